@@ -1,0 +1,42 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Only python3 and make are needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test lint format clean
+help:
+	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
+	@echo "make test    the test suite        make lint    ruff, mypy, import directions"
+	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) "torch==$$(sed -n 's/^torch==//p' constraints.txt)"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/dcfsc fit digits -k 10 --out runs/digits
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,22 @@
+"""Errors written for the person at the keyboard: what was wrong, which value, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DcfscError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class InputError(DcfscError, ValueError):
+    """The data, a parameter or a file is unusable; the message is one line and says what to do."""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is not in ``known``; close names are suggested, all are listed."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {', '.join(names)}.")
