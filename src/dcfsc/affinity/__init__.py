@@ -1,1 +1,9 @@
+"""Affinities: from coefficients to a non-negative symmetric matrix, dense or sparse."""
 
+from .base import Affinity, AffinityMatrix
+from .low_rank import LowRank
+from .registry import get, names
+from .symmetric import Symmetric
+from .topk import TopK
+
+__all__ = ["Affinity", "AffinityMatrix", "LowRank", "Symmetric", "TopK", "get", "names"]

@@ -1,1 +1,20 @@
+"""Datasets by name or path, the data folder, and synthetic unions of subspaces."""
 
+from dcfsc.datasets.catalogue import describe, names
+from dcfsc.datasets.dataset import Dataset, DatasetInfo
+from dcfsc.datasets.download import fetch
+from dcfsc.datasets.loading import load
+from dcfsc.datasets.registry import data_root, weights_path
+from dcfsc.datasets.subspaces import synthetic
+
+__all__ = [
+    "Dataset",
+    "DatasetInfo",
+    "data_root",
+    "describe",
+    "fetch",
+    "load",
+    "names",
+    "synthetic",
+    "weights_path",
+]

@@ -1,1 +1,24 @@
+"""Training: the only room that joins a network to the self-expressive layer."""
 
+from .history import Callback, History, Plateau
+from .lam import Absolute, LamRule, ShareOfEnergy
+from .loop import calibrate_batch_norm, encode, forward, pretrain, train
+from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
+
+__all__ = [
+    "Absolute",
+    "Callback",
+    "History",
+    "LamRule",
+    "LossTerm",
+    "Pass",
+    "Plateau",
+    "SelfExpressionTerm",
+    "ShareOfEnergy",
+    "calibrate_batch_norm",
+    "encode",
+    "forward",
+    "pretrain",
+    "reconstruction_error",
+    "train",
+]

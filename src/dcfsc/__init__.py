@@ -1,0 +1,42 @@
+"""Subspace clustering: deep, closed-form, exact and large-scale.
+
+The public names are loaded on first use, so that ``import dcfsc`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .estimators import DCFSC, ClosedFormSubspaceClustering
+
+_ESTIMATORS = ("DCFSC", "ClosedFormSubspaceClustering")
+_ROOMS = (
+    "affinity",
+    "datasets",
+    "estimators",
+    "experiments",
+    "metrics",
+    "networks",
+    "report",
+    "self_expression",
+    "spectral",
+    "training",
+)
+
+__all__ = ["DCFSC", "ClosedFormSubspaceClustering", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ESTIMATORS:
+        return getattr(import_module(".estimators", __name__), name)
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ESTIMATORS, *_ROOMS})

@@ -1,0 +1,178 @@
+"""Array files: .npy (memory-mapped), .npz and .mat; never unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.errors import InputError
+
+FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
+LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
+NO_LABELS = "none"
+DENSE_BYTES = 4 << 30  # a sparse matrix that would need more is not made dense
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of a .npy file, memory-mapped: it is read when it is used."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputError(f"{path} is an .npz archive with the name of an .npy file; rename it.")
+    return array
+
+
+def load_npy(path: Path) -> Dataset:
+    return Dataset(path.stem, numeric(read_npy(path), str(path)))
+
+
+def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
+    """Samples and labels of an .npz archive; the keys are guessed where they are not given."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise InputError(f"{path} is an .npy file with the name of an .npz; rename it.")
+            shapes = _npz_shapes(path)
+            feature_key, label_key = choose_keys(shapes, path, labels, key)
+            X = archive[feature_key]
+            values = None if label_key is None else archive[label_key]
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _unreadable(path, error) from None
+    y, names = (None, None) if values is None else encode_labels(values, path)
+    return Dataset(path.stem, numeric(X, f"{path}[{feature_key}]"), y, label_names=names)
+
+
+def _npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes from the members' headers alone, so that unused arrays are never decompressed."""
+    shapes = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if not member.endswith(".npy"):
+                continue
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shapes[member.removesuffix(".npy")] = read(file)[0]
+    return shapes
+
+
+def read_mat(path: Path) -> dict[str, np.ndarray]:
+    """The numeric arrays of a MATLAB file up to version 7."""
+    import scipy.io
+    import scipy.sparse
+
+    try:
+        content = scipy.io.loadmat(path)
+    except NotImplementedError:
+        raise InputError(
+            f"{path} is a MATLAB 7.3 file, which is not read; in MATLAB save it again with "
+            "save(..., '-v7')."
+        ) from None
+    except Exception as error:  # the parser fails in many ways on damaged bytes
+        raise _unreadable(path, error) from None
+    arrays = {}
+    for name, value in content.items():
+        if scipy.sparse.issparse(value):
+            value = _dense(value, f"{path}[{name}]")
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.size > 1:
+            arrays[name] = value
+    return arrays
+
+
+def load_mat(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
+    """Samples and labels of a .mat file; the keys are guessed where they are not given.
+
+    Matrices with samples in columns (d x n), as the field's MATLAB code has them, are recognised
+    by the number of labels and transposed.
+    """
+    arrays = read_mat(path)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    feature_key, label_key = choose_keys(shapes, path, labels, key)
+    X = numeric(arrays[feature_key], f"{path}[{feature_key}]")
+    y, names = (None, None) if label_key is None else encode_labels(arrays[label_key], path)
+    notes = ""
+    if y is not None and X.ndim == 2 and len(X) != len(y) == X.shape[1]:
+        X = np.ascontiguousarray(X.T)
+        notes = f"{feature_key} holds samples in columns and was transposed"
+    return Dataset(path.stem, X, y, label_names=names, notes=notes)
+
+
+def choose_keys(
+    shapes: Mapping[str, tuple[int, ...]], path: Path, labels: str | None, key: str | None
+) -> tuple[str, str | None]:
+    """Which array holds the samples and which the labels, if any."""
+    listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "no arrays"
+    for asked in (key, labels):
+        if asked is not None and asked not in shapes and asked != NO_LABELS:
+            raise InputError(f"{path} has no array {asked!r}; it holds {listing}.")
+    label_key = labels if labels in shapes else None
+    samples = [
+        name
+        for name, shape in shapes.items()
+        if name != label_key and len(shape) >= 2 and max(shape) != np.prod(shape)
+    ]
+    if key is None:
+        known = [name for name in FEATURE_KEYS if name in samples]
+        # a label's name on a matrix is no label: 'Y' or 'target' may well hold the samples
+        others = [name for name in samples if name not in LABEL_KEYS]
+        if len(known) == 1 or (known and known[0] == "X"):
+            key = known[0]
+        elif not known and len(others) == 1:
+            key = others[0]
+        else:
+            raise InputError(
+                f"{path} holds {listing}: which array has the samples is not clear; "
+                "name it with key='NAME'."
+            )
+    if labels is None:
+        vectors = [n for n, s in shapes.items() if len(s) > 0 and max(s) == np.prod(s) > 1]
+        guesses = (*LABEL_KEYS, "Y") if key != "Y" else LABEL_KEYS
+        label_key = next((n for n in guesses if n in vectors and n != key), None)
+    return key, label_key
+
+
+def numeric(X: np.ndarray, source: str) -> np.ndarray:
+    """X if its entries are real numbers (booleans become uint8), else the error that says so."""
+    if X.dtype.kind == "b":
+        return X.astype(np.uint8)
+    if X.dtype.kind not in "iuf":
+        kind = {"c": "complex numbers", "U": "text", "S": "text", "O": "Python objects"}
+        raise InputError(
+            f"{source} holds {kind.get(X.dtype.kind, X.dtype)}, not real numbers; save a numeric "
+            "array."
+        )
+    return X
+
+
+def _dense(matrix: Any, source: str) -> np.ndarray:
+    need = int(np.prod(matrix.shape)) * matrix.dtype.itemsize
+    if need > DENSE_BYTES:
+        raise InputError(
+            f"{source} is sparse and would need {need / 2**30:.1f} GiB when dense; reduce its "
+            "dimension first."
+        )
+    return matrix.toarray()
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    if "allow_pickle" in str(error) or "Object arrays" in str(error):
+        return InputError(
+            f"{path} holds Python objects, which are not loaded because unpickling can run code; "
+            "save a numeric array."
+        )
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"cannot read {path}: {reason}.")

@@ -1,0 +1,118 @@
+"""What every loader returns: samples X with, where they are known, labels y."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfsc.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Samples X and, where known, their classes y.
+
+    Parameters
+    ----------
+    name : str
+        The registered name, or the file's or folder's name.
+    X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w)
+        Images keep the type they are stored in (uint8): scaling is the estimator's business.
+    y : int64 ndarray of shape (n,), or None
+        Classes numbered from 0. They are used to score a clustering, never to find one.
+    paths : list of str, or None
+        The file that each sample came from, for folders of images.
+    label_names : list of str, or None
+        ``label_names[y[i]]`` is the label as the file spells it.
+    notes : str
+        What a reader of a number measured on these data must know.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray | None = None
+    paths: list[str] | None = None
+    label_names: list[str] | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if self.X.ndim not in (2, 3, 4):
+            raise InputError(
+                f"{self.name}: samples have shape {self.X.shape}; expected (n, features), "
+                "(n, h, w) or (n, c, h, w)."
+            )
+        if 0 in self.X.shape:
+            raise InputError(f"{self.name}: samples have shape {self.X.shape}, which is empty.")
+        if self.y is not None and self.y.shape != (len(self.X),):
+            raise InputError(
+                f"{self.name}: {len(self.X)} samples but labels of shape {self.y.shape}; "
+                "give one label for each sample."
+            )
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def n_classes(self) -> int | None:
+        """The number of distinct labels; None without labels."""
+        return None if self.y is None else len(np.unique(self.y))
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.X.shape))
+        classes = "no labels" if self.y is None else f"{self.n_classes} classes"
+        return f"Dataset({self.name!r}, {shape} {self.X.dtype}, {classes})"
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One line of ``dcfsc datasets``: what a registered dataset is, and whether it is here."""
+
+    name: str
+    n: int | None
+    shape: tuple[int, ...] | None
+    classes: int | None
+    source: str
+    licence: str
+    files: tuple[str, ...]
+    present: bool
+    location: str | None
+    downloadable: bool
+
+
+def encode_labels(values: Any, source: str | Path) -> tuple[np.ndarray, list[str] | None]:
+    """Labels as written -> (y int64 from 0, their names).
+
+    Integers and integral floats are numbered in numerical order, strings in alphabetical order.
+    Names are None when the labels already were 0 .. K-1.
+    """
+    labels = np.asarray(values)
+    if labels.ndim > 1 and max(labels.shape) == labels.size:
+        labels = labels.reshape(-1)  # MATLAB has no vectors: labels come as n x 1 or 1 x n
+    if labels.ndim != 1:
+        raise InputError(
+            f"{source}: labels have shape {labels.shape}; give one label for each sample."
+        )
+    if labels.dtype.kind == "f":
+        labels = _integral(labels, source)
+    elif labels.dtype.kind == "b":
+        labels = labels.astype(np.int64)
+    elif labels.dtype.kind not in "iuUST":
+        raise InputError(f"{source}: labels of type {labels.dtype} are neither integers nor text.")
+    classes, y = np.unique(labels, return_inverse=True)
+    y = y.reshape(-1).astype(np.int64)
+    if classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+        return y, None
+    return y, [c.decode() if isinstance(c, bytes) else str(c) for c in classes]
+
+
+def _integral(labels: np.ndarray, source: str | Path) -> np.ndarray:
+    wrong = np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))
+    if wrong.size:
+        raise InputError(
+            f"{source}: label {labels[wrong[0]]} of sample {wrong[0]} (counted from 0) is not a "
+            "class; labels must be integers or text."
+        )
+    return labels.astype(np.int64)

@@ -1,0 +1,165 @@
+"""``load``: a dataset by its name or its path."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dcfsc.datasets import arrays, images, parquet, tables
+from dcfsc.datasets.catalogue import ENTRIES, load_digits, names
+from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.subspaces import synthetic
+from dcfsc.errors import InputError, unknown_name
+
+FILES: dict[str, Callable[..., Dataset]] = {
+    ".npz": arrays.load_npz,
+    ".mat": arrays.load_mat,
+    ".csv": tables.load_csv,
+    ".tsv": tables.load_csv,
+    ".parquet": parquet.load_parquet,
+}
+KINDS = ".npy, .npz, .mat, .csv, .tsv, .parquet or a folder of images"
+
+
+def load(
+    spec: str | Path,
+    *,
+    labels: str | None = None,
+    size: tuple[int, int] | None = None,
+    gray: bool = True,
+    skip_broken: bool = False,
+    **options: Any,
+) -> Dataset:
+    """Load a dataset by its registered name or from a file or a folder of images.
+
+    Parameters
+    ----------
+    spec : str or Path
+        One of ``names()``, or a path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of
+        images. A name goes before a file of that name: write ./orl for a folder orl.
+    labels : str, optional
+        Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
+        and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
+        default an array or column called y, label, labels, gnd or target; "none" leaves it among
+        the features. In a folder of images the sub-folders are the labels.
+    size : (height, width), optional
+        Bring images to this size (bicubic).
+    gray : bool
+        Read folders of images in grey, (n, h, w), else in colour, (n, 3, h, w).
+    skip_broken : bool
+        Leave broken images of a folder out, with a warning.
+    **options
+        For "synthetic" the parameters of :func:`synthetic`; for the sets kept in files
+        ``download=False`` to stay off the network; for .npz and .mat ``key``, the array of the
+        samples; for tables ``header`` (bool).
+    """
+    size = images.check_size(size)
+    try:
+        if isinstance(spec, str) and spec in names():
+            return _load_named(spec, labels, size, options)
+        return _load_path(Path(spec).expanduser(), labels, size, gray, skip_broken, options)
+    except OSError as error:
+        where = error.filename or spec
+        raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
+
+
+def _load_named(
+    name: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
+) -> Dataset:
+    if labels is not None:
+        raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
+    if name == "synthetic":
+        data = _call(synthetic, name, options)
+    elif name == "digits":
+        data = _call(load_digits, name, options)
+    else:
+        data = _call(ENTRIES[name].load, name, options)
+    return replace(data, X=images.resize(data.X, size, name))
+
+
+def _load_path(
+    path: Path,
+    labels: str | None,
+    size: tuple[int, int] | None,
+    gray: bool,
+    skip_broken: bool,
+    options: dict[str, Any],
+) -> Dataset:
+    if not path.exists():
+        raise InputError(
+            f"{unknown_name('dataset', path, names())} No file or folder has that name either; a "
+            f"path to {KINDS} works too."
+        )
+    label_file = _label_file(path, labels)
+    if path.is_dir():
+        data = _call(
+            images.load_folder,
+            path,
+            {"size": size, "gray": gray, "skip_broken": skip_broken, **options},
+            path,
+        )
+    elif path.suffix.lower() == ".npy":
+        data = _call(arrays.load_npy, path, options, path)
+    elif path.suffix.lower() in FILES:
+        inside = arrays.NO_LABELS if label_file else labels
+        original = _original(path) if inside is None and not options else None
+        data = original or _call(
+            FILES[path.suffix.lower()], path, {"labels": inside, **options}, path
+        )
+    else:
+        raise InputError(f"{path}: files of this kind are not read; give {KINDS}.")
+    if label_file:
+        y, label_names = _read_label_file(label_file, len(data))
+        data = replace(data, y=y, label_names=label_names)
+    return replace(data, X=images.resize(data.X, size, str(path)))
+
+
+def _original(path: Path) -> Dataset | None:
+    """A dataset's original file is read as such: its layout says what guessing could not."""
+    for entry in ENTRIES.values():
+        for form in entry.forms:
+            if form.files.lower() == path.name.lower() and path.suffix.lower() == ".mat":
+                data = form.read(path)
+                return replace(data, notes=entry.notes(data))
+    return None
+
+
+def _label_file(path: Path, labels: str | None) -> Path | None:
+    """The file that ``labels`` names, if it is not a column or an array of ``path`` itself."""
+    if labels is None:
+        return None
+    file = Path(labels).expanduser()
+    if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():
+        return file
+    if path.is_dir() or path.suffix.lower() == ".npy":
+        raise InputError(
+            f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
+            "with one label a sample."
+        )
+    return None
+
+
+def _read_label_file(file: Path, n: int) -> tuple[Any, list[str] | None]:
+    if file.suffix.lower() == ".npy":
+        return encode_labels(arrays.read_npy(file), file)
+    return encode_labels(tables.read_label_column(file, n), file)
+
+
+def _call(
+    function: Callable[..., Dataset], what: object, options: dict[str, Any], *args: Any
+) -> Dataset:
+    """Call a loader with the options that it takes; any other is an error that lists them."""
+    known = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY or (not args and name != "self")
+    ]
+    for name in options:
+        if name not in known:
+            public = set(known) - {"size", "gray", "skip_broken", "labels"}
+            takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
+            raise InputError(f"{what}: unknown option {name!r}; {takes}.")
+    return function(*args, **options)

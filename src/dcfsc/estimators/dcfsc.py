@@ -1,0 +1,270 @@
+"""Deep closed-form subspace clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dcfsc import networks
+from dcfsc.self_expression import ClosedForm, solve
+from dcfsc.training import (
+    Absolute,
+    Callback,
+    History,
+    LamRule,
+    LossTerm,
+    ShareOfEnergy,
+    calibrate_batch_norm,
+    encode,
+    pretrain,
+    train,
+)
+
+from .base import SubspaceClusterer
+from .network_choice import initial_network, network_input
+from .persistence import Persistent
+from .prediction import vote
+from .progress import progress_bar
+from .regularisation import lam_for, target_dof
+from .validation import (
+    check_array,
+    check_at_least,
+    check_lam,
+    check_n_clusters,
+    local_generator,
+    resolve_device,
+)
+
+
+class DCFSC(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, SubspaceClusterer
+):
+    """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
+
+        min_Theta |X - Dec(B Enc(X))|_F^2,
+        B = argmin_C |Z - C Z|_F^2 + lam |C|_F^2  subject to  diag(C) = 0,   Z = Enc(X)
+
+    An auto-encoder is trained through a self-expressive layer without parameters: B is solved in
+    closed form at each step and held constant in the backward pass (Algorithm 2). The coefficients
+    of the trained latents then give an affinity, and spectral clustering the labels.
+
+    Choose it for images, or for features whose clusters are curved; the same pipeline without a
+    network is :class:`ClosedFormSubspaceClustering`. Cost of a step: the network's, plus
+    N d^2 + d^3 for d latent dimensions; no N x N matrix.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of clusters K.
+    lam : float or "auto"
+        Ridge parameter of the layer in absolute units, as in the paper, or a share of the latents'
+        energy such that the effective degrees of freedom are ``n_clusters * subspace_dim``.
+    subspace_dim : float or None
+        Expected dimension m of a subspace, used by ``lam="auto"``.
+    network : "auto", a preset's name ("orl", "eyaleb", "coil100", "dsc-orl", ...) or a spec
+        "auto" picks an architecture from the shape of a sample.
+    weights : None, a published set's name ("dsc_orl", "dsc_eyaleb", "dsc_coil100") or a path
+        Where to start; None pre-trains on X.
+    pretrain_epochs : int or None
+        Epochs of plain reconstruction before the layer is put in; None is 0 with ``weights``
+        and 100 otherwise.
+    steps : int
+        Full-batch steps of Algorithm 2.
+    learning_rate : float
+        Of Adam, in both phases.
+    batch_size : int
+        Of the pre-training.
+    terms : sequence of loss terms
+        Added to equation 1; see :mod:`dcfsc.training`.
+    tol, patience : float or None, int
+        Stop early once the loss has not fallen by the share ``tol`` for ``patience`` steps.
+    affinity, assign, n_neighbors, device, random_state
+        As in :class:`ClosedFormSubspaceClustering`.
+    verbose : "auto" or bool
+        A progress bar; "auto" shows one on a terminal only.
+    callbacks : sequence of callables
+        Each is given a dictionary after every step.
+
+    Attributes
+    ----------
+    labels_ : ndarray (N,)
+    network_ : the trained auto-encoder
+    history_ : list of dictionaries, one a step
+    latents_ : ndarray (N, d)
+    lam_, effective_dof_ : float
+    leverage_, affinity_matrix_, embedding_ : as in :class:`ClosedFormSubspaceClustering`
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        lam: float | str = "auto",
+        subspace_dim: float | None = None,
+        network: Any = "auto",
+        weights: Any = None,
+        pretrain_epochs: int | None = None,
+        steps: int = 100,
+        learning_rate: float = 1e-3,
+        batch_size: int = 256,
+        terms: Sequence[LossTerm] = (),
+        tol: float | None = None,
+        patience: int = 20,
+        affinity: Any = "topk",
+        assign: str = "kmeans",
+        n_neighbors: int = 5,
+        device: Any = "auto",
+        random_state: Any = None,
+        verbose: bool | str = "auto",
+        callbacks: Sequence[Callback] = (),
+    ):
+        self.n_clusters = n_clusters
+        self.lam = lam
+        self.subspace_dim = subspace_dim
+        self.network = network
+        self.weights = weights
+        self.pretrain_epochs = pretrain_epochs
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.terms = terms
+        self.tol = tol
+        self.patience = patience
+        self.affinity = affinity
+        self.assign = assign
+        self.n_neighbors = n_neighbors
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None) -> DCFSC:
+        """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
+        X = check_array(self, X, reset=True)
+        n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
+        fixed = check_lam(self.lam)
+        check_at_least("steps", self.steps, 0)
+        check_at_least("batch_size", self.batch_size, 1)
+        random_state = check_random_state(self.random_state)
+        generator = local_generator(random_state)
+        device = resolve_device(self.device)
+
+        chosen = initial_network(self.network, self.weights, X, generator)
+        self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
+        inputs = self._inputs(X, device)
+        self._train(inputs, n_clusters, fixed, chosen.pretrained, generator)
+
+        calibrate_batch_norm(self.network_, inputs)
+        Z = encode(self.network_, inputs)
+        self.lam_ = fixed if fixed is not None else lam_for(Z, n_clusters, self.subspace_dim)
+        self._operator = solve(Z, self.lam_)
+        self._set_latents(Z)
+        self._cluster(self._operator, n_clusters, random_state)
+        return self
+
+    def _train(
+        self,
+        inputs: Tensor,
+        n_clusters: int,
+        fixed: float | None,
+        pretrained: bool,
+        generator: torch.Generator,
+    ) -> None:
+        epochs = self.pretrain_epochs
+        if epochs is None:
+            epochs = 0 if pretrained else 100
+        with progress_bar(self.verbose, epochs, self.steps) as bar:
+            self.history_ = History(callbacks=(*self.callbacks, bar))
+            if epochs:
+                pretrain(
+                    self.network_,
+                    inputs,
+                    epochs=epochs,
+                    batch_size=self.batch_size,
+                    learning_rate=self.learning_rate,
+                    generator=generator,
+                    history=self.history_,
+                )
+            if self.steps:
+                train(
+                    self.network_,
+                    inputs,
+                    steps=self.steps,
+                    lam=self._lam_rule(inputs, n_clusters, fixed),
+                    learning_rate=self.learning_rate,
+                    history=self.history_,
+                    terms=self.terms,
+                    tol=self.tol,
+                    patience=self.patience,
+                )
+
+    def _lam_rule(self, inputs: Tensor, n_clusters: int, fixed: float | None) -> LamRule:
+        if fixed is not None:
+            return Absolute(fixed)
+        Z = encode(self.network_, inputs, training=True)
+        return ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Latents (n, d) of X under the trained encoder."""
+        return self._encode(X).cpu().numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of unseen samples, by the mass of their latents' codes over the training set."""
+        Z = self._encode(X)
+        k = max(1, int(self.n_neighbors))
+        return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
+
+    def _encode(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        X = check_array(self, X, reset=False)
+        return encode(self.network_, self._inputs(X, resolve_device(self.device)))
+
+    def _inputs(self, X: np.ndarray, device: torch.device) -> Tensor:
+        return network_input(X, device, self.input_scale_)
+
+    def _set_latents(self, Z: Tensor) -> None:
+        self.latents_ = Z.cpu().numpy()
+        self.leverage_ = self._operator.leverage.cpu().numpy()
+        self.effective_dof_ = self._operator.effective_dof
+        self._n_features_out = Z.shape[1]
+
+    _operator: ClosedForm
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
+        tensors["latents"] = torch.from_numpy(self.latents_)
+        tensors["labels"] = torch.from_numpy(self.labels_)
+        values = {
+            "lam": self.lam_,
+            "input_scale": self.input_scale_,
+            "spec": self.network_.spec.to_dict(),
+            "sample_shape": list(self.sample_shape_),
+            "n_features_in": self.n_features_in_,
+            "history": list(self.history_),
+        }
+        return tensors, values
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        device = resolve_device(self.device)
+        self.network_ = networks.build(networks.spec_from_dict(values["spec"]))
+        prefix = "network."
+        self.network_.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
+        self.network_.to(device).eval()
+        self.input_scale_ = float(values["input_scale"])
+        self.sample_shape_ = tuple(values["sample_shape"])
+        self.n_features_in_ = int(values["n_features_in"])
+        self.history_ = History(values["history"])
+        self.labels_ = tensors["labels"].numpy()
+        self.lam_ = float(values["lam"])
+        Z = tensors["latents"].to(device)
+        self._operator = solve(Z, self.lam_)
+        self._set_latents(Z)

@@ -1,0 +1,87 @@
+"""Which network, started from which weights, fed with which scale of input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dcfsc import datasets, networks
+from dcfsc.errors import InputError
+
+
+@dataclass
+class InitialNetwork:
+    network: Any
+    input_scale: float  # factor from the samples' values to the network's input
+    pretrained: bool
+
+
+def initial_network(
+    network: Any, weights: Any, X: np.ndarray, generator: torch.Generator
+) -> InitialNetwork:
+    """Build what ``network`` names for the samples X and start it from ``weights``.
+
+    Published weights saw pixels as they are (0 to 255), so their scale is 1; a network that starts
+    from nothing gets inputs of at most 1.
+    """
+    path = weights_file(weights)
+    module = _build(network, path, X.shape[1:])
+    module.reset_parameters(generator)
+    if path is not None:
+        networks.load_published_weights(module, path)
+        return InitialNetwork(module, 1.0, True)
+    largest = float(np.abs(X).max(initial=0.0))
+    return InitialNetwork(module, 1.0 / largest if largest > 0 else 1.0, False)
+
+
+def weights_file(weights: Any) -> Path | None:
+    if weights is None:
+        return None
+    path = Path(weights)
+    if path.suffix == ".safetensors" or path.exists():
+        if not path.is_file():
+            raise InputError(f"there is no weights file {path}.")
+        return path
+    return datasets.weights_path(str(weights).replace("-", "_"))
+
+
+def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> nn.Module:
+    if isinstance(network, str):
+        if network != "auto":
+            spec = networks.preset_spec(network)
+        elif weights is not None:
+            spec = networks.spec_for_weights(weights)
+        else:
+            spec = networks.architecture_for(sample_shape)
+    else:
+        spec = network
+    module = networks.build(spec)
+    expected, found = tuple(module.input_shape), tensor_shape(sample_shape)
+    if expected != found:
+        raise InputError(
+            f"the network takes samples of shape {expected}, but X has {found}; "
+            "resize the samples or choose another network."
+        )
+    return module
+
+
+def tensor_shape(sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(features,), (h, w) or (c, h, w) as the network sees it: grey images get one channel."""
+    return (1, *sample_shape) if len(sample_shape) == 2 else tuple(sample_shape)
+
+
+def network_input(X: np.ndarray, device: torch.device, scale: float) -> Tensor:
+    """X as float32 on the device in the network's shape and scale."""
+    if X.dtype != np.uint8 and scale != 1.0:
+        # Scaled before the conversion: a float64 value may not fit float32 as it is.
+        X = X * scale
+        scale = 1.0
+    inputs = torch.from_numpy(np.ascontiguousarray(X)).to(device).to(torch.float32)
+    if scale != 1.0:
+        inputs = inputs * scale
+    return inputs.reshape(len(X), *tensor_shape(X.shape[1:]))

@@ -1,0 +1,106 @@
+"""What every estimator checks before it starts, and how X becomes a tensor."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from dcfsc.errors import InputError
+
+
+def resolve_device(device: Any) -> torch.device:
+    """"auto" is the first CUDA device where there is one, else the CPU."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
+        ) from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but PyTorch sees no CUDA device here.")
+    return resolved
+
+
+def check_array(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
+    """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w)."""
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        allow_nd=True,
+        dtype=np.uint8 if integer_images else (np.float64, np.float32),
+        order="C",
+    )
+    if X.ndim > 4:
+        raise InputError(
+            f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."
+        )
+    shape = X.shape[1:]
+    if reset:
+        estimator.sample_shape_ = tuple(int(s) for s in shape)
+    elif tuple(shape) != tuple(estimator.sample_shape_):
+        raise InputError(
+            f"samples have shape {tuple(shape)}, but the model was fitted on "
+            f"{tuple(estimator.sample_shape_)}."
+        )
+    return X
+
+
+def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
+    if not isinstance(n_clusters, Integral) or isinstance(n_clusters, bool):
+        raise InputError(f"n_clusters must be a whole number; got {n_clusters!r}.")
+    if n_clusters < 1:
+        raise InputError(f"n_clusters must be at least 1; got {n_clusters}.")
+    if n_clusters > n_samples:
+        raise InputError(
+            f"n_clusters={n_clusters} is more than the n_samples={n_samples} there are; "
+            "give more samples or ask for fewer clusters."
+        )
+    return int(n_clusters)
+
+
+def check_lam(lam: Any) -> float | None:
+    """A positive number, or None for "auto"."""
+    if isinstance(lam, str):
+        if lam == "auto":
+            return None
+        raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
+    if not isinstance(lam, Real) or not 0.0 < float(lam) < float("inf"):
+        raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
+    return float(lam)
+
+
+def check_at_least(name: str, value: Any, least: float) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:
+        raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
+
+
+def as_float(X: np.ndarray, device: torch.device) -> Tensor:
+    """Features as a floating tensor on the device; integers become float32."""
+    if X.dtype == np.uint8:
+        return torch.from_numpy(X).to(device).to(torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(X)).to(device)
+
+
+def unit_rows(Z: Tensor) -> Tensor:
+    """Rows of Z (N, d) at unit length; zero rows stay zero."""
+    # Scaled by the largest entry first, so that squares neither overflow nor vanish.
+    largest = Z.abs().amax(dim=1, keepdim=True)
+    scaled = Z / largest.masked_fill(largest == 0, 1.0)
+    norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return scaled / norm.masked_fill(norm == 0, 1.0)
+
+
+def local_generator(random_state: np.random.RandomState, device: str = "cpu") -> torch.Generator:
+    """A torch generator of its own, seeded from scikit-learn's random state."""
+    return torch.Generator(device).manual_seed(int(random_state.randint(2**31 - 1)))

@@ -1,0 +1,169 @@
+"""The parameter-free self-expressive layer: one problem, two forms, one contract.
+
+    min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0                       (paper, 4)
+
+With P = (Z Z' + lam I)^-1 the minimiser is B_ij = -P_ij / P_ii off the diagonal (Lu et al. 2012;
+Steck 2019). With the ridge hat matrix H = Z (Z'Z + lam I)^-1 Z' = I - lam P and the leverages
+h_i = H_ii this reads
+
+    B_ij = H_ij / (1 - h_i),        (B Z)_i = ((H Z)_i - h_i z_i) / (1 - h_i),
+
+which needs no N x N matrix. :class:`SampleForm` keeps B itself (for N <= d), and
+:class:`FeatureForm` keeps a factor Y with H = Y Y' (for N > d).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dcfsc.errors import InputError, unknown_name
+
+Form = Literal["auto", "samples", "features"]
+
+
+class ClosedForm(ABC):
+    """The minimiser B of problem (4) as a linear operator on N x p matrices.
+
+    Attributes
+    ----------
+    n, dim : the shape (N, d) of Z.
+    lam : the ridge parameter.
+    leverage : Tensor (N,) in float64, the diagonal h of the hat matrix H.
+    """
+
+    form: str
+
+    def __init__(self, Z: Tensor, lam: float):
+        self.n, self.dim = Z.shape
+        self.lam = float(lam)
+        self.dtype, self.device = Z.dtype, Z.device
+
+    # What a form must provide ---------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def complement(self) -> Tensor:
+        """1 - h, (N,) in float64, without cancellation where the form allows it."""
+
+    @abstractmethod
+    def matmul(self, V: Tensor) -> Tensor:
+        """B V for V of shape (N, p)."""
+
+    @abstractmethod
+    def rmatmul(self, V: Tensor) -> Tensor:
+        """B' V for V of shape (N, p)."""
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> Tensor:
+        """The rows start, ..., stop - 1 of B, (stop - start, N)."""
+
+    @abstractmethod
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k entries of largest magnitude in each row of B: values and column indices (N, k)."""
+
+    @abstractmethod
+    def code(self, z: Tensor) -> Tensor:
+        """Ridge codes z (Z'Z + lam I)^-1 Z' of unseen points z (n, d) over the N samples: (n, N)."""
+
+    # What follows from it -------------------------------------------------------------------
+
+    @cached_property
+    def leverage(self) -> Tensor:
+        return 1.0 - self.complement
+
+    @property
+    def effective_dof(self) -> float:
+        """tr H = sum_i s_i^2 / (s_i^2 + lam): the effective number of degrees of freedom."""
+        return float(self.leverage.sum())
+
+    def apply(self, V: Tensor) -> Tensor:
+        """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient)."""
+        return _ApplyConstant.apply(V, self)
+
+    def dense(self) -> Tensor:
+        """The whole of B, (N, N)."""
+        return self.rows(0, self.n)
+
+    def _check_operand(self, V: Tensor) -> None:
+        if V.ndim != 2 or V.shape[0] != self.n:
+            raise InputError(
+                f"B has {self.n} columns, so it applies to a matrix of {self.n} rows; "
+                f"got shape {tuple(V.shape)}."
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(N={self.n}, d={self.dim}, lam={self.lam:.4g}, "
+            f"effective_dof={self.effective_dof:.4g})"
+        )
+
+
+class _ApplyConstant(torch.autograd.Function):
+    """V -> B V and back: dL/dV = B' dL/d(BV)."""
+
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, operator: ClosedForm) -> Tensor:
+        ctx.operator = operator
+        return operator.matmul(V)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.operator.rmatmul(gradient), None
+
+
+def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
+    """Solve the paper's problem (4) for the rows of Z.
+
+    Parameters
+    ----------
+    Z : Tensor (N, d), float32 or float64, on any device; no gradient flows through the solution.
+    lam : positive ridge parameter, in the units of the squared entries of Z.
+    form : "samples" costs N^2 d + N^3 and keeps N^2 numbers; "features" costs N d^2 + d^3 and keeps
+        N d; "auto" takes the cheaper one (N <= d or not). Both give the same B.
+
+    The factorisation is done in float64 whatever the precision of Z (see :mod:`.gram`); products
+    with the N samples are done in the precision of Z, on factors of norm at most one, unless some
+    1 - h_i is so small that single precision would lose more than two digits.
+    """
+    from .feature_form import FeatureForm
+    from .sample_form import SampleForm
+
+    check_problem(Z, lam)
+    if form == "auto":
+        form = "samples" if Z.shape[0] <= Z.shape[1] else "features"
+    if form == "samples":
+        return SampleForm(Z.detach(), lam)
+    if form == "features":
+        return FeatureForm(Z.detach(), lam)
+    raise unknown_name("form", form, ("auto", "samples", "features"))
+
+
+def check_problem(Z: Tensor, lam: float) -> None:
+    if Z.ndim != 2 or Z.shape[0] < 1 or Z.shape[1] < 1:
+        raise InputError(f"Z must be a matrix of samples in rows; got shape {tuple(Z.shape)}.")
+    if Z.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"Z must be float32 or float64; got {Z.dtype}. Convert it first.")
+    if not (lam > 0.0) or lam == float("inf"):
+        raise InputError(f"lam must be a positive number; got {lam}.")
+
+
+def cholesky(A: Tensor, lam: float) -> Tensor:
+    """Lower Cholesky factor of A + lam I (A is overwritten), or a clear word if lam is too small."""
+    A.diagonal().add_(lam)
+    L, info = torch.linalg.cholesky_ex(A)
+    if int(info) != 0 or not bool(torch.isfinite(L.diagonal()).all()):
+        largest = float(A.diagonal().max())
+        if not largest < float("inf"):  # also catches NaN
+            raise InputError("Z contains NaN or infinite values (or squares that overflow).")
+        raise InputError(
+            f"lam={lam:.3g} is lost in rounding beside Z'Z (largest entry {largest:.3g}); "
+            f"take lam of at least {largest * 1e-13:.3g}."
+        )
+    return L

@@ -1,0 +1,115 @@
+"""The closed form through the d x d matrix Z'Z: cost N d^2 + d^3, memory N d + d^2."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .closed_form import ClosedForm, cholesky
+from .gram import gram, row_chunks
+from .largest import largest_inner_products
+
+# Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
+SMALLEST_COMPLEMENT = 1e-2
+
+
+class RidgeFactor:
+    """The d x d half of the closed form: Z'Z + lam I = L L'.
+
+    It knows the samples only through G = Z'Z, so G may have been summed over chunks of samples or
+    over machines; everything that concerns a sample follows from its row alone:
+
+        y = L^-1 z,     h = |y|^2,     H_ij = y_i . y_j.
+
+    The whitened rows y have norm below one whatever the condition number of G is; that is why
+    products with them are safe in the precision of the data.
+    """
+
+    def __init__(self, G: Tensor, lam: float):
+        """G is (d, d) float64 and is overwritten."""
+        self.lam = float(lam)
+        self.L = cholesky(G, self.lam)
+
+    def whiten(self, z: Tensor) -> Tensor:
+        """Rows z (n, d) -> rows y = L^-1 z (n, d) in float64."""
+        return torch.linalg.solve_triangular(self.L.mT, z.to(torch.float64), upper=True, left=False)
+
+    @cached_property
+    def whitened_gram(self) -> Tensor:
+        """Y'Z = L^-1 G = L' - lam L^-1, (d, d) float64: what the samples' sum looks like to a row."""
+        eye = torch.eye(self.L.shape[0], dtype=self.L.dtype, device=self.L.device)
+        inverse = torch.linalg.solve_triangular(self.L, eye, upper=False)
+        return self.L.mT - self.lam * inverse
+
+
+class FeatureForm(ClosedForm):
+    """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'."""
+
+    form = "features"
+
+    def __init__(self, Z: Tensor, lam: float):
+        super().__init__(Z, lam)
+        self.factor = RidgeFactor(gram(Z), lam)
+        self._Z = Z
+        Y = torch.empty_like(Z)
+        self._complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
+        for rows in row_chunks(self.n, self.dim):
+            y = self.factor.whiten(Z[rows])
+            Y[rows] = y.to(Y.dtype)
+            # h <= |z|^2 / (|z|^2 + lam) < 1 in exact arithmetic; rounding must not pass it.
+            floor = lam / (lam + Z[rows].to(torch.float64).square().sum(1))
+            self._complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)
+        if Z.dtype != torch.float64 and float(self._complement.min()) < SMALLEST_COMPLEMENT:
+            Y = self.factor.whiten(Z)
+        self.Y = Y
+
+    @property
+    def complement(self) -> Tensor:
+        return self._complement
+
+    def matmul(self, V: Tensor) -> Tensor:
+        self._check_operand(V)
+        work = V.to(self.Y.dtype)
+        if self._is_own(V):
+            inner = self.factor.whitened_gram.to(work.dtype)  # Y'Z without touching the samples
+        else:
+            inner = self.Y.mT @ work
+        h, c = self._columns(work.dtype)
+        return torch.addcmul(self.Y @ inner, h, work, value=-1).div_(c).to(V.dtype)
+
+    def rmatmul(self, V: Tensor) -> Tensor:
+        self._check_operand(V)
+        h, c = self._columns(self.Y.dtype)
+        u = V.to(self.Y.dtype) / c
+        return torch.addcmul(self.Y @ (self.Y.mT @ u), h, u, value=-1).to(V.dtype)
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        h, c = self._columns(self.Y.dtype)
+        block = self.Y[start:stop] @ self.Y.mT / c[start:stop]
+        index = torch.arange(block.shape[0], device=block.device)
+        block[index, index + start] = 0.0
+        return block.to(self.dtype)
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        values, indices = largest_inner_products(self.Y, self.Y, k, diagonal=0)
+        return (values / self._columns(values.dtype)[1]).to(self.dtype), indices
+
+    def code(self, z: Tensor) -> Tensor:
+        return (self.factor.whiten(z).to(self.Y.dtype) @ self.Y.mT).to(self.dtype)
+
+    def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest entries of :meth:`code` per row, without the (n, N) matrix."""
+        return largest_inner_products(self.factor.whiten(z).to(self.Y.dtype), self.Y, k)
+
+    def _columns(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """h and 1 - h as columns (N, 1)."""
+        return self.leverage.to(dtype)[:, None], self._complement.to(dtype)[:, None]
+
+    def _is_own(self, V: Tensor) -> bool:
+        return (
+            V.data_ptr() == self._Z.data_ptr()
+            and V.shape == self._Z.shape
+            and V.stride() == self._Z.stride()
+        )

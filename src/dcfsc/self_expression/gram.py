@@ -1,0 +1,65 @@
+"""Gram matrices in double precision, whatever the precision of the data.
+
+Images are strongly correlated, so the condition number of Z'Z + lam I is about N over the
+relative lam: a Gram matrix rounded to single precision carries an error of the size of lam
+itself. It is therefore accumulated in float64, never in float32 or TF32. The rows are converted
+a chunk at a time, so the double copy of Z never exists as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+CHUNK_ELEMENTS = 1 << 22  # 32 MiB of float64 at a time
+_COLUMN_BLOCK = 256
+
+
+def row_chunks(n: int, width: int) -> Iterator[slice]:
+    """Slices over n rows that hold about ``CHUNK_ELEMENTS`` numbers each."""
+    step = max(1, CHUNK_ELEMENTS // max(width, 1))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def add_gram(G: Tensor, Z: Tensor) -> Tensor:
+    """G <- G + Z'Z in float64; Z is (n, d), G is (d, d). Returns G.
+
+    Only the upper block triangle is multiplied out (about half of the flops of a full product)
+    and mirrored.
+    """
+    n, d = Z.shape
+    for rows in row_chunks(n, d):
+        chunk = Z[rows].to(torch.float64)
+        for start in range(0, d, _COLUMN_BLOCK):
+            stop = min(start + _COLUMN_BLOCK, d)
+            G[start:stop, start:] += chunk[:, start:stop].T @ chunk[:, start:]
+    upper = torch.triu(G)
+    G.copy_(upper + torch.triu(G, 1).T)
+    return G
+
+
+def gram(Z: Tensor) -> Tensor:
+    """Z'Z, (d, d) in float64."""
+    d = Z.shape[1]
+    return add_gram(torch.zeros(d, d, dtype=torch.float64, device=Z.device), Z)
+
+
+def outer_gram(Z: Tensor) -> Tensor:
+    """Z Z', (N, N) in float64; meant for N <= d."""
+    n, d = Z.shape
+    K = torch.zeros(n, n, dtype=torch.float64, device=Z.device)
+    for columns in row_chunks(d, n):
+        chunk = Z[:, columns].to(torch.float64)
+        for start in range(0, n, _COLUMN_BLOCK):
+            stop = min(start + _COLUMN_BLOCK, n)
+            K[start:stop, start:] += chunk[start:stop] @ chunk[start:].T
+    return torch.triu(K) + torch.triu(K, 1).T
+
+
+def squared_singular_values(Z: Tensor) -> Tensor:
+    """The squared singular values of Z, ascending, min(N, d) of them, in float64."""
+    small = outer_gram(Z) if Z.shape[0] <= Z.shape[1] else gram(Z)
+    return torch.linalg.eigvalsh(small).clamp_min(0.0)

@@ -1,0 +1,236 @@
+"""Sparse self-expression (SSC): the lasso and the outlier program of Elhamifar and Vidal.
+
+Rows are samples: Z is (N, d), the coefficients C are (N, N), Z ~ C Z and diag(C) = 0. Each row of C
+is a problem of its own; all rows share one dictionary, so they are iterated together as matrices.
+
+The iterations are in :mod:`dcfsc.self_expression.sparse_admm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.self_expression.sparse_admm import LassoProgram, OutlierProgram, RidgeFactor
+
+Layout = Literal["dense", "csr"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseSelfExpression:
+    """A sparse self-expressive code and how its computation ended.
+
+    Attributes:
+        coefficients: C, (N, N), zero diagonal; a tensor, or a CSR matrix where that was asked for.
+        n_iter: steps taken (the most over blocks of rows).
+        residual: final value of the quantity that the stopping rule compares with its tolerance.
+        converged: whether the stopping rule was met within the allowed steps.
+        objective: the program's value at ``coefficients``; None where it is not computed.
+        outliers: E, (N, d), of the outlier program.
+        advice: what to do where ``converged`` is false, else empty.
+    """
+
+    coefficients: Tensor | scipy.sparse.csr_matrix
+    n_iter: int
+    residual: float
+    converged: bool
+    objective: float | None = None
+    outliers: Tensor | None = None
+    advice: str = ""
+
+
+def sparse_self_expression(
+    Z: Tensor,
+    alpha: float = 20.0,
+    *,
+    affine: bool = False,
+    outliers: bool = True,
+    tol: float = 2e-4,
+    max_iter: int | None = None,
+    weight: float | None = None,
+    penalty: float | None = None,
+    gamma: float | None = None,
+    drop_diagonal: bool = False,
+    block_rows: int | None = None,
+    layout: Layout = "dense",
+) -> SparseSelfExpression:
+    r"""Sparse subspace clustering's code of every sample by the others.
+
+    With ``outliers`` (gross errors in some entries: shadows on faces, missing pixels)
+
+        min |C|_1 + gamma |E|_1   subject to  Z = C Z + E,  diag(C) = 0    [C 1 = 1]
+
+    else (small dense noise)
+
+        min |C|_1 + weight/2 |Z - C Z|_F^2   subject to  diag(C) = 0       [C 1 = 1]
+
+    Choose it for up to some ten thousand samples when the sparsest code matters more than speed;
+    matching pursuit is faster, the closed form faster still. ``affine`` is for flats that miss the
+    origin (motion trajectories). The authors take alpha = 20 for faces, with outliers, and 800 for
+    motion, without; the lasso needs alpha > 1, or some rows of C are zero.
+
+    Args:
+        Z: samples in rows, (N, d), float32 or float64.
+        alpha: the authors' one parameter, free of the data's scale: gamma = alpha / max_i |z_i|_1,
+            penalty = alpha and weight = alpha / min_i max_{j != i} |z_i'z_j|, the maximum taken
+            over the whole dictionary [Z; I/gamma] in the outlier program.
+        affine: demand that the coefficients of a sample sum to one.
+        outliers: which of the two programs.
+        tol: bound on the entries of A - C (A: the auxiliary copy of C), with outliers also on the
+            norms of the rows of Z - E - A Z relative to those of Z - E, and on |A 1 - 1| if affine.
+        max_iter: at most so many steps; by default 150 with outliers and 200 without.
+        weight: overrides alpha's; with outliers it is no part of the program, only of the path.
+        penalty: ADMM's penalty on A = C, overrides alpha's; changes the path, not the solution.
+        gamma: overrides alpha's.
+        drop_diagonal: lasso only. The authors' released code clears the diagonal of A too, and so
+            solves another program, where a sample may use itself with a coefficient t at the price
+            penalty/2 t^2 and t is then dropped. The larger alpha, the less they differ.
+        block_rows: rows solved at a time; bounds the memory, and each block stops on its own.
+        layout: "dense" for a tensor, "csr" for a scipy CSR matrix; with "csr" and ``block_rows``
+            nothing of size N x N is ever dense.
+
+    Notes:
+        Flops per step, at most: 4 N^2 d + 2 N d min(N, d) with outliers, 4 N^2 min(N, d) without;
+        the sparsity of C saves most of 2 N^2 d of either. Memory: 3 b N numbers for b rows at a
+        time (see :func:`sparse_self_expression_memory`). The factorisation of a matrix of order
+        min(N, d) is done once, in double precision. The lasso knows Z through Z Z' alone and runs
+        in min(N, d) rotated coordinates; the l1 norm of E is not invariant to rotation, so the
+        outlier program keeps the d original ones. Samples orthogonal to all others (zero rows, for
+        one) are left out of the minimum that sets ``weight``.
+
+    References:
+        E. Elhamifar, R. Vidal. Sparse subspace clustering: algorithm, theory, and applications.
+        IEEE Transactions on Pattern Analysis and Machine Intelligence 35(11), 2013.
+    """
+    check_matrix(Z, "Z")
+    check_positive(alpha=alpha, weight=weight, penalty=penalty, gamma=gamma)
+    if affine and len(Z) < 2:
+        raise InputError("affine=True needs two samples or more: no sample may code itself.")
+    if outliers:
+        gamma = gamma or alpha / (float(Z.abs().sum(1).max()) or 1.0)
+    correlation = least_peak_correlation(Z, gamma if outliers else None)
+    weight = weight or alpha / correlation
+    penalty = penalty or alpha
+    program: OutlierProgram | LassoProgram
+    if outliers:
+        assert gamma is not None
+        program = OutlierProgram(Z, gamma, weight, penalty, affine)
+    else:
+        factor = RidgeFactor.from_samples(Z, penalty / weight, affine)
+        program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
+    max_iter = max_iter if max_iter is not None else (150 if outliers else 200)
+    return solve_by_rows(program, len(Z), tol, max_iter, block_rows, layout)
+
+
+def sparse_self_expression_memory(
+    n: int,
+    d: int,
+    dtype: torch.dtype,
+    *,
+    outliers: bool = True,
+    block_rows: int | None = None,
+    layout: Layout = "dense",
+) -> int:
+    """Peak bytes that :func:`sparse_self_expression` allocates for (n, d), besides Z itself."""
+    size, r, b = dtype.itemsize, min(n, d), min(n, block_rows or n)
+    # In double precision: a copy of Z, the Gram matrix, what LAPACK copies and works in.
+    factorisation = 8 * (2 * n * d + 5 * r * r)
+    wide = size * (n * d + r * d + 10 * b * d) if outliers else size * (n * r + 5 * b * r)
+    # Three (b, n) buffers; indices and values of the non-zeros, taken as a twentieth of all.
+    step = 3 * size * b * n + b * n * (16 + 2 * size) // 20
+    result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
+    return max(factorisation, wide + step + result)
+
+
+def solve_by_rows(
+    program: LassoProgram | OutlierProgram,
+    n: int,
+    tol: float,
+    max_iter: int,
+    block_rows: int | None,
+    layout: Layout,
+) -> SparseSelfExpression:
+    """Run ``program`` over blocks of rows of C and join what they leave."""
+    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
+    if layout not in get_args(Layout):
+        raise unknown_name("layout", layout, get_args(Layout))
+    step = block_rows or n
+    blocks = []
+    for start in range(0, n, step):
+        block = program.rows(start, min(start + step, n), tol, max_iter)
+        if layout == "csr":
+            sparse = scipy.sparse.csr_matrix(block.coefficients.cpu().numpy())
+            block = block._replace(coefficients=sparse)
+        blocks.append(block)
+    n_iter = max(block.n_iter for block in blocks)
+    residual = max(block.residual for block in blocks)
+    converged = residual <= tol
+    advice = (
+        f"the residual is {residual:.2g} after {n_iter} iterations, above tol={tol:g}; "
+        f"raise max_iter or tol"
+    )
+    return SparseSelfExpression(
+        coefficients=_join([block.coefficients for block in blocks]),
+        n_iter=n_iter,
+        residual=residual,
+        converged=converged,
+        objective=sum(block.objective for block in blocks),
+        outliers=_join([block.outliers for block in blocks]),
+        advice="" if converged else advice,
+    )
+
+
+def _join(blocks: Sequence) -> Tensor | scipy.sparse.csr_matrix | None:
+    if len(blocks) == 1 or blocks[0] is None:
+        return blocks[0]
+    if scipy.sparse.issparse(blocks[0]):
+        return scipy.sparse.vstack(blocks, format="csr")
+    return torch.cat(blocks)
+
+
+def least_peak_correlation(Z: Tensor, gamma: float | None = None) -> float:
+    """min_i max_{j != i} |z_i'z_j|; with ``gamma`` the atoms I/gamma count among the z_j.
+
+    Samples whose peak is no more than round-off are left out (the reciprocal sets a weight); if no
+    sample remains, the largest squared norm.
+    """
+    norms = Z.square().sum(1).sqrt()
+    step = max(1, 2**24 // len(Z))
+    peaks = torch.cat([_peaks(Z[i : i + step] @ Z.T, i) for i in range(0, len(Z), step)])
+    if gamma is not None:
+        peaks = torch.maximum(peaks, Z.abs().amax(1) / gamma)
+    return smallest_above_roundoff(peaks, norms * norms.max(), Z.shape[1])
+
+
+def _peaks(correlations: Tensor, start: int) -> Tensor:
+    correlations.diagonal(start).zero_()
+    return correlations.abs_().amax(1)
+
+
+def smallest_above_roundoff(peaks: Tensor, scales: Tensor, terms: int) -> float:
+    """The least of ``peaks`` that exceeds the round-off of sums of ``terms`` terms, or a scale."""
+    real = peaks[peaks > terms**0.5 * torch.finfo(peaks.dtype).eps * scales]
+    return float(real.min()) if len(real) else float(scales.max()) or 1.0
+
+
+def check_matrix(Z: Tensor, name: str) -> None:
+    """Refuse what is not a finite float32 or float64 matrix with at least one row and column."""
+    if Z.ndim != 2 or Z.numel() == 0:
+        raise InputError(f"{name} must be a non-empty matrix, got shape {tuple(Z.shape)}.")
+    if Z.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"{name} must be float32 or float64, got {Z.dtype}; convert it first.")
+    if not bool(torch.isfinite(Z).all()):
+        raise InputError(f"{name} has NaN or infinite entries; remove or impute them first.")
+
+
+def check_positive(**values: float | None) -> None:
+    """Refuse a parameter that is given and not a positive finite number."""
+    for name, value in values.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{name} must be a positive number, got {value!r}.")

@@ -1,0 +1,302 @@
+"""The affinity as a graph: checks, degrees, connected components, the normalised operator.
+
+An affinity A (N x N, non-negative, symmetric) has degrees d_i = sum_j A_ij. Its normalised,
+regularised form is
+
+    S = D_t^-1/2 (A + tau/N 11') D_t^-1/2,    D_t = diag(d + tau),
+
+with spectrum inside [-1, 1]. The rank-one term is never formed for a sparse A: it enters
+products as  S x = B x + tau/N s (s'x)  with  B = D_t^-1/2 A D_t^-1/2  and  s = (d + tau)^-1/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from dcfsc.errors import InputError
+
+Affinity: TypeAlias = "np.ndarray | Tensor | sp.spmatrix | sp.sparray"
+
+# An edge of smaller normalised weight moves no eigenvalue by more than double rounding, so the
+# eigensolver cannot see it and it must not count as a connection either.
+ROUNDING = float(np.finfo(np.float64).eps)
+
+
+class NormalizedAffinity:
+    """S (n x n) behind the two products that eigensolvers need; see the module's equation."""
+
+    n: int
+    device: torch.device
+
+    def apply(self, X: Tensor) -> Tensor:
+        """S X for a block X (n x b) on ``device``."""
+        raise NotImplementedError
+
+    def dense(self) -> Tensor:
+        """S itself (n x n) on ``device``."""
+        raise NotImplementedError
+
+    def matvec(self, x: np.ndarray) -> np.ndarray:
+        """S x for one NumPy vector, wherever S lives."""
+        column = torch.from_numpy(np.ascontiguousarray(x).reshape(self.n, -1)).to(self.device)
+        return self.apply(column).cpu().numpy().reshape(x.shape)
+
+
+class DenseAffinity(NormalizedAffinity):
+    """S held as one float64 tensor, on the CPU or a CUDA device."""
+
+    def __init__(self, S: Tensor) -> None:
+        self.S, self.n, self.device = S, S.shape[0], S.device
+
+    def apply(self, X: Tensor) -> Tensor:
+        return self.S @ X
+
+    def dense(self) -> Tensor:
+        return self.S
+
+
+class SparseAffinity(NormalizedAffinity):
+    """S as a sparse B plus the implicit rank-one term.
+
+    On the CPU the product is SciPy's, which needs no MKL and measures faster there; elsewhere it
+    is torch's sparse CSR product.
+    """
+
+    def __init__(self, B: sp.csr_array, s: np.ndarray, tau: float, device: torch.device) -> None:
+        self.B, self.n, self.device = B, B.shape[0], device
+        self.s = torch.from_numpy(s).to(device)  # (n,)
+        self.tau = tau
+        self._on_device: Tensor | None = None
+        if device.type != "cpu":
+            self._on_device = torch.sparse_csr_tensor(
+                torch.from_numpy(B.indptr.astype(np.int64)),
+                torch.from_numpy(B.indices.astype(np.int64)),
+                torch.from_numpy(B.data),
+                size=B.shape,
+            ).to(device)
+
+    def apply(self, X: Tensor) -> Tensor:
+        if self._on_device is None:
+            product = torch.from_numpy(self.B @ X.numpy())
+        else:
+            product = self._on_device @ X
+        if self.tau > 0:
+            product = product + (self.tau / self.n) * torch.outer(self.s, self.s @ X)
+        return product
+
+    def dense(self) -> Tensor:
+        S = torch.from_numpy(self.B.toarray()).to(self.device)
+        if self.tau > 0:
+            S += (self.tau / self.n) * torch.outer(self.s, self.s)
+        return S
+
+
+@dataclass
+class Graph:
+    """A checked affinity without self-loops, scaled to a largest entry of 1.
+
+    ``weights`` is float64, dense (torch) or sparse (SciPy CSR); ``scale`` gives the original
+    entries back; ``device`` is where products are to run.
+    """
+
+    weights: Tensor | sp.csr_array
+    degrees: np.ndarray  # (N,), of the scaled weights
+    scale: float
+    device: torch.device
+
+    @property
+    def n(self) -> int:
+        return len(self.degrees)
+
+    def components(self) -> np.ndarray:
+        """The connected component of every point (N,), numbered from 0 by first member."""
+        s = _inverse_root(self.degrees)
+        if isinstance(self.weights, Tensor):
+            return _dense_components(self.weights, torch.from_numpy(s).to(self.device))
+        rows = np.repeat(np.arange(self.n), np.diff(self.weights.indptr))
+        normalized = self.weights.data * s[rows] * s[self.weights.indices]
+        kept = sp.csr_array(
+            (normalized > ROUNDING, self.weights.indices, self.weights.indptr),
+            shape=self.weights.shape,
+        )
+        kept.eliminate_zeros()
+        return connected_components(kept, directed=False)[1]
+
+    def subgraph(self, keep: np.ndarray) -> Graph:
+        """The graph induced by the points where ``keep`` (N,) is true."""
+        if keep.all():
+            return self
+        index = np.flatnonzero(keep)
+        if isinstance(self.weights, Tensor):
+            at = torch.from_numpy(index).to(self.device)
+            weights: Any = self.weights.index_select(0, at).index_select(1, at)
+            degrees = weights.sum(1).cpu().numpy()
+        else:
+            weights = self.weights[index][:, index]
+            degrees = np.asarray(weights.sum(axis=1)).ravel()
+        return Graph(weights, degrees, self.scale, self.device)
+
+    def normalized(self, tau: float) -> NormalizedAffinity:
+        """S for the absolute regularisation ``tau`` (in the unit of the scaled weights)."""
+        s = _inverse_root(self.degrees + tau)
+        if isinstance(self.weights, Tensor):
+            root = torch.from_numpy(s).to(self.device)
+            S = self.weights + tau / self.n if tau > 0 else self.weights.clone()
+            S *= root[:, None]
+            S *= root[None, :]
+            return DenseAffinity(S)
+        rows = np.repeat(s, np.diff(self.weights.indptr))
+        data = self.weights.data * rows * s[self.weights.indices]
+        B = sp.csr_array((data, self.weights.indices, self.weights.indptr), shape=(self.n, self.n))
+        return SparseAffinity(B, s, tau, self.device)
+
+
+def read_affinity(affinity: Affinity, device: str | torch.device | None = None) -> Graph:
+    """Check an affinity and turn it into a `Graph` on ``device`` (None: where it lives).
+
+    The diagonal is dropped, as Ng, Jordan and Weiss do and as SciPy's graph Laplacian does: a
+    point's affinity with itself says nothing about pairs.
+    """
+    place = torch.device(device) if device is not None else _device_of(affinity)
+    if isinstance(affinity, Tensor) and affinity.layout == torch.strided:
+        return _read_dense(affinity.detach(), place)
+    if isinstance(affinity, Tensor):
+        coo = affinity.detach().to_sparse_coo().coalesce().cpu()
+        i, j = coo.indices().numpy()
+        affinity = sp.coo_array((_real(coo.values()).numpy(), (i, j)), shape=tuple(coo.shape))
+    if sp.issparse(affinity):
+        return _read_sparse(affinity, place)
+    try:
+        array = np.asarray(affinity)
+    except ValueError as error:
+        raise InputError(f"the affinity is not a matrix ({error}); give an N x N array.") from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"the affinity has dtype {array.dtype}; give real numbers.")
+    return _read_dense(torch.from_numpy(np.array(array, dtype=_float_dtype(array.dtype))), place)
+
+
+def _device_of(affinity: Any) -> torch.device:
+    device = affinity.device if isinstance(affinity, Tensor) else torch.device("cpu")
+    # Metal has no float64, and the eigenproblem needs it.
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def _real(values: Tensor) -> Tensor:
+    if values.is_complex():
+        raise InputError(f"the affinity has dtype {values.dtype}; give real numbers.")
+    return values if values.dtype in (torch.float32, torch.float64) else values.double()
+
+
+def _float_dtype(dtype: np.dtype) -> type:
+    return np.float32 if dtype == np.float32 else np.float64
+
+
+def _asymmetry_allowed(single: bool) -> float:
+    """Asymmetry, relative to the largest entry, that rounding of a symmetric formula can make."""
+    return 1e-5 if single else 1e-8
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InputError(f"the affinity has shape {tuple(shape)}; it must be N x N.")
+    if shape[0] == 0:
+        raise InputError("the affinity is empty (0 x 0); give at least two points.")
+
+
+def _check_range(smallest: float, largest: float) -> None:
+    if smallest < 0:
+        raise InputError(
+            f"the affinity has negative entries (smallest {smallest:.3g}); use absolute values."
+        )
+    if largest == 0:
+        raise InputError("the affinity is all zero off the diagonal; no point has a neighbour.")
+
+
+def _check_symmetry(gap: float, largest: float, single: bool) -> None:
+    if gap > _asymmetry_allowed(single) * largest:
+        raise InputError(
+            f"the affinity is not symmetric (max |A - A'| = {gap:.3g}, largest entry "
+            f"{largest:.3g}); give (A + A') / 2."
+        )
+
+
+def _read_dense(A: Tensor, device: torch.device) -> Graph:
+    _check_shape(tuple(A.shape))
+    A = _real(A)
+    single = A.dtype == torch.float32
+    W = A.to(device=device, dtype=torch.float64, copy=True)
+    if not bool(torch.isfinite(W).all()):
+        raise InputError(
+            f"the affinity has {int((~torch.isfinite(W)).sum())} NaN or infinite entries; "
+            "check the coefficients it was made from."
+        )
+    W.fill_diagonal_(0.0)
+    largest = float(W.max())
+    _check_range(float(W.min()), largest)
+    W /= largest
+    _check_symmetry(largest * float((W - W.T).abs().max()), largest, single)
+    W = (W + W.T) / 2
+    return Graph(W, W.sum(1).cpu().numpy(), largest, device)
+
+
+def _read_sparse(A: Any, device: torch.device) -> Graph:
+    _check_shape(A.shape)
+    if A.dtype.kind not in "fiub":
+        raise InputError(f"the affinity has dtype {A.dtype}; give real numbers.")
+    single = A.dtype == np.float32
+    W = sp.csr_array(A, dtype=np.float64, copy=True)
+    W.sum_duplicates()
+    bad = int((~np.isfinite(W.data)).sum())
+    if bad:
+        raise InputError(
+            f"the affinity has {bad} NaN or infinite entries; "
+            "check the coefficients it was made from."
+        )
+    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+    W.data[rows == W.indices] = 0.0
+    W.eliminate_zeros()
+    largest = float(W.data.max(initial=0.0))
+    _check_range(float(W.data.min(initial=0.0)), largest)
+    W.data /= largest
+    T = W.T.tocsr()
+    T.sort_indices()
+    difference = abs(W - T)
+    gap = float(difference.data.max(initial=0.0))
+    _check_symmetry(largest * gap, largest, single)
+    if gap > 0:
+        W = sp.csr_array((W + T) / 2)
+    return Graph(W, np.asarray(W.sum(axis=1)).ravel(), largest, device)
+
+
+def _inverse_root(degrees: np.ndarray) -> np.ndarray:
+    """d^-1/2, and 0 where d = 0 so that an isolated point's row of S is zero."""
+    root = np.sqrt(degrees)
+    return np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+
+
+def _dense_components(W: Tensor, s: Tensor) -> np.ndarray:
+    """Breadth-first search over a dense W; each row is read at most once, and none after all
+    points are reached, so a fully connected matrix costs a few rows."""
+    n = W.shape[0]
+    label = torch.full((n,), -1, dtype=torch.int64, device=W.device)
+    current = 0
+    while bool((label < 0).any()):
+        frontier = (label < 0).nonzero()[:1, 0]
+        label[frontier] = current
+        while len(frontier) and bool((label < 0).any()):
+            reached = torch.zeros(n, dtype=torch.bool, device=W.device)
+            for rows in frontier.split(256):
+                reached |= ((W[rows] * s[rows, None] * s[None, :]) > ROUNDING).any(0)
+                if bool((reached | (label >= 0)).all()):
+                    break
+            frontier = (reached & (label < 0)).nonzero()[:, 0]
+            label[frontier] = current
+        current += 1
+    return label.cpu().numpy()

@@ -1,0 +1,50 @@
+"""lam during training: a number, or a share of the latents' energy that follows their scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from dcfsc.self_expression import choose_lam
+
+
+class LamRule(Protocol):
+    """Latents Z (N, d) -> the lam of this step."""
+
+    def __call__(self, Z: Tensor) -> float: ...
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """The same lam at every step, as in the paper."""
+
+    lam: float
+
+    def __call__(self, Z: Tensor) -> float:
+        return self.lam
+
+
+@dataclass(frozen=True)
+class ShareOfEnergy:
+    """lam = share * |Z|_F^2.
+
+    An absolute lam loses its meaning as training rescales the latents: doubling Z divides lam by
+    four at no cost to the reconstruction. A share of the energy is free of that.
+    """
+
+    share: float
+
+    def __call__(self, Z: Tensor) -> float:
+        return self.share * energy(Z)
+
+    @classmethod
+    def for_dof(cls, Z: Tensor, dof: float) -> ShareOfEnergy:
+        """The share at which Z has ``dof`` effective degrees of freedom."""
+        return cls(choose_lam(Z, dof) / energy(Z))
+
+
+def energy(Z: Tensor) -> float:
+    """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
+    return max(float(Z.detach().double().square().sum()), 1e-300)

@@ -1,0 +1,42 @@
+"""What training minimises: the paper's equation 1, and any term added to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass
+class Pass:
+    """What one pass through the network leaves for a loss to read."""
+
+    X: Tensor  # (N, ...) input as the network sees it
+    latent: Tensor  # (N, d) Enc(X)
+    expressed: Tensor  # (N, d) B Enc(X), or Enc(X) itself in pre-training
+    reconstruction: Tensor  # (N, ...)
+
+
+class LossTerm(Protocol):
+    """A scalar to be added to the reconstruction error; ``name`` is its column in the history."""
+
+    name: str
+
+    def __call__(self, state: Pass) -> Tensor: ...
+
+
+def reconstruction_error(state: Pass) -> Tensor:
+    """|X - Dec(B Enc(X))|_F^2 (equation 1)."""
+    return (state.reconstruction - state.X).square().sum()
+
+
+@dataclass(frozen=True)
+class SelfExpressionTerm:
+    """weight / 2 |Z - B Z|_F^2, DSC's middle term (equation 3), for those who want it back."""
+
+    weight: float = 1.0
+    name: str = "self_expression"
+
+    def __call__(self, state: Pass) -> Tensor:
+        return 0.5 * self.weight * (state.latent - state.expressed).square().sum()
