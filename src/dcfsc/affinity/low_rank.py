@@ -72,4 +72,6 @@ def principal_rows(C: Tensor, rank: int) -> Tensor:
     top = values.abs().argsort(descending=True)[:rank]
     rows = vectors[:, top] * values[top].abs().sqrt()
     norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norm.masked_fill(norm == 0, 1.0)
+    # A point without coefficients has a row of rounding noise, which must not be blown up to one.
+    noise = norm <= norm.max() * torch.finfo(rows.dtype).eps ** 0.5
+    return torch.where(noise, 0.0, rows / norm.masked_fill(noise, 1.0))

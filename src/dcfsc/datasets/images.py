@@ -66,14 +66,18 @@ def load_folder(
         names = sorted({groups[i] for i in kept}, key=natural_order)
         number = {name: k for k, name in enumerate(names)}
         y = np.array([number[groups[i]] for i in kept], np.int64)
-    broken = len(files) - len(kept)
+    broken = sorted(set(range(len(files))) - set(kept))
+    notes = f"{len(broken)} of {len(files)} images were broken and left out" if broken else ""
+    if broken:
+        named = ", ".join(str(files[i]) for i in broken[:3]) + (", ..." if broken[3:] else "")
+        warnings.warn(f"{notes}: {named}", stacklevel=5)  # the caller of load
     return Dataset(
         name=folder.resolve().name or str(folder),
         X=X,
         y=y,
         paths=[str(files[i]) for i in kept],
         label_names=names,
-        notes=f"{broken} of {len(files)} images were broken and left out" if broken else "",
+        notes=notes,
     )
 
 
@@ -122,7 +126,6 @@ def read_images(
     size = check_size(size)
     X: np.ndarray | None = None
     kept: list[int] = []
-    broken: list[str] = []
     with _bombs_are_errors():
         for i, source in enumerate(sources):
             try:
@@ -130,7 +133,6 @@ def read_images(
             except InputError:
                 if not skip_broken:
                     raise
-                broken.append(source.name)
                 continue
             if X is None:
                 # one array from the start: stacking a list would hold the images twice
@@ -140,11 +142,8 @@ def read_images(
             X[len(kept)] = image
             kept.append(i)
     if X is None:
-        raise InputError(f"none of the {len(sources)} images can be read; first: {broken[0]}.")
-    if broken:
-        named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
-        warnings.warn(
-            f"{len(broken)} of {len(sources)} images are broken and left out: {named}", stacklevel=4
+        raise InputError(
+            f"none of the {len(sources)} images can be read; first: {sources[0].name}."
         )
     return (X if len(kept) == len(X) else X[: len(kept)].copy()), kept
 

@@ -71,12 +71,11 @@ def _load_named(
 ) -> Dataset:
     if labels is not None:
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
-    if name == "synthetic":
-        data = _call(synthetic, name, options)
-    elif name == "digits":
-        data = _call(load_digits, name, options)
-    else:
+    if name in ENTRIES:
         data = _call(ENTRIES[name].load, name, options)
+    else:
+        options.pop("download", None)  # these two need no file, so there is nothing to forbid
+        data = _call(synthetic if name == "synthetic" else load_digits, name, options)
     return replace(data, X=images.resize(data.X, size, name))
 
 
@@ -155,7 +154,7 @@ def _call(
     known = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY or (not args and name != "self")
+        if parameter.kind is parameter.KEYWORD_ONLY or not args
     ]
     for name in options:
         if name not in known:

@@ -8,9 +8,8 @@ The iterations are in :mod:`dcfsc.self_expression.sparse_admm`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import scipy.sparse
 import torch
@@ -186,7 +185,7 @@ def solve_by_rows(
     )
 
 
-def _join(blocks: Sequence) -> Tensor | scipy.sparse.csr_matrix | None:
+def _join(blocks: list[Any]) -> Any:
     if len(blocks) == 1 or blocks[0] is None:
         return blocks[0]
     if scipy.sparse.issparse(blocks[0]):

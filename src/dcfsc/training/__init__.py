@@ -1,5 +1,6 @@
 """Training: the only room that joins a network to the self-expressive layer."""
 
+from .dsc import DSCLoss, train_dsc
 from .history import Callback, History, Plateau
 from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import calibrate_batch_norm, encode, forward, pretrain, train
@@ -8,6 +9,7 @@ from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 __all__ = [
     "Absolute",
     "Callback",
+    "DSCLoss",
     "History",
     "LamRule",
     "LossTerm",
@@ -21,4 +23,5 @@ __all__ = [
     "pretrain",
     "reconstruction_error",
     "train",
+    "train_dsc",
 ]

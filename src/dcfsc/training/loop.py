@@ -60,7 +60,7 @@ def pretrain(
             loss.backward()
             optimizer.step()
             total += float(loss.detach())
-        _check_finite(total, "pre-training", epoch, learning_rate)
+        check_finite(total, "pre-training", epoch, learning_rate)
         history.record(
             phase="pretrain", step=epoch, loss=total, seconds=time.perf_counter() - start
         )
@@ -95,7 +95,7 @@ def train(
         optimizer.step()
         row = {name: float(part.detach()) for name, part in parts.items()} if terms else {}
         value = float(loss.detach())
-        _check_finite(value, "training", step, learning_rate)
+        check_finite(value, "training", step, learning_rate)
         assert operator is not None
         history.record(
             phase="train",
@@ -124,7 +124,7 @@ def encode(network: Any, X: Tensor, batch_size: int = 4096, training: bool = Fal
     return torch.cat([network.encoder(part) for part in X.split(batch_size)])
 
 
-def _check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
+def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
     if not abs(loss) < float("inf"):
         raise InputError(
             f"the loss became {loss} at {phase} step {step}; "

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfsc import affinity
+from dcfsc.affinity import LowRank, Symmetric, TopK
+from dcfsc.affinity.low_rank import keep_energy, principal_rows
+from dcfsc.errors import InputError
+from dcfsc.self_expression import ExplicitCoefficients, solve
+
+ALL = [Symmetric(), Symmetric(scale=False), LowRank(), LowRank(0.5, 2, 3.5), TopK(), TopK(3, 2.0)]
+
+
+def coefficients(n=30, seed=0):
+    C = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return ExplicitCoefficients(C.fill_diagonal_(0.0))
+
+
+def as_array(A):
+    return A.toarray() if sp.issparse(A) else A.numpy()
+
+
+@pytest.mark.parametrize("make", ALL, ids=repr)
+def test_every_affinity_is_symmetric_and_non_negative(make):
+    A = as_array(make(coefficients(), 4))
+    assert A.shape == (30, 30)
+    assert (A >= 0).all()
+    np.testing.assert_allclose(A, A.T, atol=1e-14)
+
+
+@pytest.mark.parametrize("make", ALL, ids=repr)
+def test_scaling_the_coefficients_changes_nothing_but_a_factor(make):
+    one = as_array(make(coefficients(), 4))
+    other = as_array(make(ExplicitCoefficients(7.0 * coefficients().C), 4))
+    np.testing.assert_allclose(one / one.max(), other / other.max(), atol=1e-10)
+
+
+@pytest.mark.parametrize("make", ALL, ids=repr)
+def test_a_zero_row_gives_an_isolated_point_and_no_nan(make):
+    C = coefficients().C.clone()
+    C[4, :] = 0.0
+    C[:, 4] = 0.0
+    A = as_array(make(ExplicitCoefficients(C), 4))
+    assert np.isfinite(A).all()
+    assert np.abs(np.delete(A[4], 4)).max() < 1e-8
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 12), st.floats(0.05, 0.95), st.integers(0, 100))
+def test_keep_energy_is_the_smallest_set_that_passes_the_share(n, share, seed):
+    C = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    kept = keep_energy(C, share)
+    for column, original in zip(kept.T, C.T, strict=True):
+        magnitudes = sorted(original.abs().tolist(), reverse=True)
+        total, running, count = sum(magnitudes), 0.0, 0
+        for magnitude in magnitudes:
+            running += magnitude
+            count += 1
+            if running > share * total:
+                break
+        assert int(torch.count_nonzero(column)) == count
+        assert torch.equal(column[column != 0], original[column != 0])
+        smallest = column.abs()[column != 0].min()
+        assert (original.abs()[column == 0] <= smallest).all()
+
+
+def test_low_rank_follows_the_published_steps():
+    """An independent numpy rendering with a plain SVD gives the same matrix."""
+    C = coefficients(25, seed=3).C
+    ours = LowRank(share=0.3, dim=2, power=3.5)(ExplicitCoefficients(C), 3).numpy()
+    T = keep_energy(C, 0.3).numpy()
+    U, S, _ = np.linalg.svd(0.5 * (T + T.T))
+    U = U[:, :7] * np.sqrt(S[:7])
+    U /= np.linalg.norm(U, axis=1, keepdims=True)
+    L = np.maximum(U @ U.T, 0.0) ** 3.5
+    np.testing.assert_allclose(ours, L / L.max(), atol=1e-10)
+
+
+def test_principal_rows_have_unit_norm_and_the_rank_asked_for():
+    C = coefficients(20).C
+    rows = principal_rows(0.5 * (C + C.T), 5)
+    assert rows.shape == (20, 5)
+    torch.testing.assert_close(rows.square().sum(1), torch.ones(20, dtype=rows.dtype))
+
+
+def test_the_eyaleb_protocol_uses_integer_division():
+    shares = {k: affinity.get("dsc-eyaleb", k).share for k in (10, 11, 20, 21, 38)}
+    assert shares == pytest.approx({10: 0.4, 11: 0.3, 20: 0.3, 21: 0.2, 38: 0.1})
+
+
+def test_topk_of_the_closed_form_equals_topk_of_its_dense_matrix():
+    Z = torch.randn(60, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    operator = solve(Z, 1.0)
+    sparse = TopK(4)(operator, 3)
+    dense = TopK(4)(ExplicitCoefficients(operator.dense()), 3)
+    assert isinstance(sparse, sp.csr_array)
+    np.testing.assert_allclose(sparse.toarray(), dense.toarray(), atol=1e-10)
+    assert sparse.nnz <= 2 * 60 * 4
+
+
+def test_names_and_objects():
+    assert affinity.get("topk", 3) == TopK()
+    own = TopK(7)
+    assert affinity.get(own, 3) is own
+    with pytest.raises(InputError, match="Did you mean 'symmetric'"):
+        affinity.get("symetric", 3)
+    with pytest.raises(InputError, match="callable"):
+        affinity.get(3.0, 3)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: TopK(k=0), lambda: LowRank(share=0.0), lambda: LowRank(dim=0)]
+)
+def test_bad_options_are_refused(make):
+    with pytest.raises(InputError):
+        make()
