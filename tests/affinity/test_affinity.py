@@ -9,7 +9,7 @@ from dcfsc import affinity
 from dcfsc.affinity import LowRank, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy, principal_rows
 from dcfsc.errors import InputError
-from dcfsc.self_expression import ExplicitCoefficients, solve
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 ALL = [Symmetric(), Symmetric(scale=False), LowRank(), LowRank(0.5, 2, 3.5), TopK(), TopK(3, 2.0)]
 
@@ -117,3 +117,14 @@ def test_names_and_objects():
 def test_bad_options_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+@pytest.mark.parametrize("make", [Symmetric(), Symmetric(scale=False), TopK(3), LowRank()], ids=repr)
+def test_sparse_coefficients_give_the_dense_affinity(make):
+    C = coefficients(20).C
+    C[C.abs() < 1.2] = 0.0
+    C[7] = 0.0
+    sparse = make(SparseCoefficients(sp.csr_array(C.numpy())), 3)
+    np.testing.assert_allclose(
+        as_array(sparse), as_array(make(ExplicitCoefficients(C), 3)), atol=1e-12
+    )

@@ -97,7 +97,7 @@ def test_no_server(tmp_path, monkeypatch):
 def test_target_that_cannot_be_written(site, tmp_path):
     site.files["a.bin"] = BODY
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match="cannot write.*DCFSC_DATA") as error:
+    with pytest.raises(InputError, match=r"cannot write.*DCFSC_DATA") as error:
         fetch(site.address + "a.bin", SHA256, tmp_path / "file" / "a.bin")
     one_line(error)
 

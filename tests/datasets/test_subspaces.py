@@ -56,7 +56,13 @@ def test_affine_clusters_miss_the_origin():
 @pytest.mark.parametrize("affine", [False, True])
 def test_noise_is_relative_to_each_point(D, affine):
     n = 20000
-    settings = dict(n_samples=n, n_clusters=1, subspace_dim=2, ambient_dim=D, affine=affine)
+    settings = {
+        "n_samples": n,
+        "n_clusters": 1,
+        "subspace_dim": 2,
+        "ambient_dim": D,
+        "affine": affine,
+    }
     noisy = synthetic(**settings, noise=0.1, random_state=3, dtype=np.float64)
     clean = synthetic(**settings, random_state=3, dtype=np.float64)
     # the same seed draws the same subspace and coefficients before the first noise
@@ -83,8 +89,8 @@ def test_seed_decides_everything():
 
 def test_random_states_of_numpy_and_the_global_state():
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    a = synthetic(50, random_state=np.random.RandomState(1))  # noqa: NPY002
-    b = synthetic(50, random_state=np.random.RandomState(1))  # noqa: NPY002
+    a = synthetic(50, random_state=np.random.RandomState(1))
+    b = synthetic(50, random_state=np.random.RandomState(1))
     np.testing.assert_array_equal(a.X, b.X)
     c = synthetic(50, random_state=np.random.default_rng(1))
     d = synthetic(50, random_state=np.random.default_rng(1))
@@ -104,7 +110,10 @@ def test_shuffled_and_typed():
 
 
 @given(
-    n=st.integers(1, 500), K=st.integers(1, 20), unbalanced=st.floats(0, 0.99), seed=st.integers(0, 9)
+    n=st.integers(1, 500),
+    K=st.integers(1, 20),
+    unbalanced=st.floats(0, 0.99),
+    seed=st.integers(0, 9),
 )
 @settings(max_examples=40, deadline=None)
 def test_cluster_sizes(n, K, unbalanced, seed):
@@ -135,19 +144,19 @@ def test_working_memory_is_bounded():
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (dict(n_samples=0), "n_samples is 0"),
-        (dict(n_samples=3, n_clusters=4), "n_samples is 3"),
-        (dict(n_clusters=2.5), "n_clusters is 2.5"),
-        (dict(subspace_dim=51), "subspace_dim is 51"),
-        (dict(subspace_dim=50, affine=True), "at most 49"),
-        (dict(noise=-1), "noise is -1"),
-        (dict(noise=float("nan")), "noise is nan"),
-        (dict(overlap=1.0), "overlap is 1.0"),
-        (dict(overlap=-0.1), "overlap is -0.1"),
-        (dict(unbalanced=1), "unbalanced is 1"),
-        (dict(dtype=np.int32), "dtype is int32"),
-        (dict(random_state="a"), "random_state is 'a'"),
-        (dict(random_state=-1), "random_state is -1"),
+        ({"n_samples": 0}, "n_samples is 0"),
+        ({"n_samples": 3, "n_clusters": 4}, "n_samples is 3"),
+        ({"n_clusters": 2.5}, "n_clusters is 2.5"),
+        ({"subspace_dim": 51}, "subspace_dim is 51"),
+        ({"subspace_dim": 50, "affine": True}, "at most 49"),
+        ({"noise": -1}, "noise is -1"),
+        ({"noise": float("nan")}, "noise is nan"),
+        ({"overlap": 1.0}, "overlap is 1.0"),
+        ({"overlap": -0.1}, "overlap is -0.1"),
+        ({"unbalanced": 1}, "unbalanced is 1"),
+        ({"dtype": np.int32}, "dtype is int32"),
+        ({"random_state": "a"}, "random_state is 'a'"),
+        ({"random_state": -1}, "random_state is -1"),
     ],
 )
 def test_wrong_values_are_named(wrong, named):
@@ -161,5 +170,5 @@ def test_by_name():
     assert data.X.shape == (30, 50)
     assert data.n_classes == 3
     assert "union of 3 subspaces" in data.notes
-    with pytest.raises(InputError, match="unknown option 'clusters'.*n_clusters"):
+    with pytest.raises(InputError, match=r"unknown option 'clusters'.*n_clusters"):
         load("synthetic", clusters=3)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.self_expression.sparse import (
-    least_peak_correlation,
+    least_positive,
+    peak_correlations,
     sparse_self_expression,
     sparse_self_expression_memory,
 )
@@ -286,8 +287,10 @@ def test_nothing_to_code_with_gives_zero(Z: Tensor, outliers: bool) -> None:
 
 def test_weight_ignores_samples_orthogonal_to_all_others() -> None:
     Z = torch.block_diag(gaussian(10, 4, seed=11), torch.ones(1, 1, dtype=torch.float64))
-    assert least_peak_correlation(Z) == least_peak_correlation(Z[:10])
-    assert least_peak_correlation(torch.zeros(3, 2)) == 1.0
+    assert torch.equal(peak_correlations(Z)[:10], peak_correlations(Z[:10]))
+    assert peak_correlations(Z)[10] == 0
+    assert least_positive(peak_correlations(Z)) == float(peak_correlations(Z)[:10].min())
+    assert least_positive(peak_correlations(torch.zeros(3, 2))) == 1.0
 
 
 @pytest.mark.parametrize("outliers", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,22 @@ DENSE_BYTES = 4 << 30  # a sparse matrix that would need more is not made dense
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array of a .npy file, memory-mapped: it is read when it is used."""
+    """The array of an .npy file, memory-mapped: it is read when it is used."""
+    _check_magic(path, b"\x93NUMPY", ".npy")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
         raise _unreadable(path, error) from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise InputError(f"{path} is an .npz archive with the name of an .npy file; rename it.")
-    return array
+
+
+def _check_magic(path: Path, magic: bytes, suffix: str) -> None:
+    """A file of another kind is named as such before numpy takes it for a pickle."""
+    with path.open("rb") as file:
+        head = file.read(len(magic))
+    if head != magic:
+        kind = {b"\x93N": "an .npy file", b"PK": "an .npz archive"}.get(head[:2])
+        remedy = f"it is {kind}, rename it" if kind else "it is damaged or of another kind"
+        raise InputError(f"cannot read {path} as {suffix}: {remedy}.")
 
 
 def load_npy(path: Path) -> Dataset:
@@ -36,15 +44,14 @@ def load_npy(path: Path) -> Dataset:
 
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
     """Samples and labels of an .npz archive; the keys are guessed where they are not given."""
+    _check_magic(path, b"PK\x03\x04", ".npz")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise InputError(f"{path} is an .npy file with the name of an .npz; rename it.")
             shapes = _npz_shapes(path)
             feature_key, label_key = choose_keys(shapes, path, labels, key)
             X = archive[feature_key]
             values = None if label_key is None else archive[label_key]
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, KeyError) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
         raise _unreadable(path, error) from None
@@ -169,7 +176,7 @@ def _dense(matrix: Any, source: str) -> np.ndarray:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    if "allow_pickle" in str(error) or "Object arrays" in str(error):
+    if "Object arrays" in str(error) or "Python objects" in str(error):
         return InputError(
             f"{path} holds Python objects, which are not loaded because unpickling can run code; "
             "save a numeric array."

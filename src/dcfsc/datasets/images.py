@@ -142,9 +142,7 @@ def read_images(
             X[len(kept)] = image
             kept.append(i)
     if X is None:
-        raise InputError(
-            f"none of the {len(sources)} images can be read; first: {sources[0].name}."
-        )
+        raise InputError(f"none of the {len(sources)} images can be read ({sources[0].name}, ...).")
     return (X if len(kept) == len(X) else X[: len(kept)].copy()), kept
 
 

@@ -27,7 +27,8 @@ class SubspaceClusterer(ClusterMixin, BaseEstimator):
     def _cluster(
         self, coefficients: Any, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
-        """Set ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
+        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
+        self.coefficients_ = coefficients
         make = affinities.get(self.affinity, n_clusters)
         matrix = make(coefficients, n_clusters)
         result = spectral.cluster(

@@ -7,35 +7,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc import networks
 from dcfsc.self_expression import ClosedForm, solve
 from dcfsc.training import (
     Absolute,
     Callback,
-    History,
     LamRule,
     LossTerm,
     ShareOfEnergy,
     calibrate_batch_norm,
     encode,
-    pretrain,
     train,
 )
 
 from .base import SubspaceClusterer
-from .network_choice import initial_network, network_input
+from .deep import NetworkEstimator
 from .persistence import Persistent
 from .prediction import vote
-from .progress import progress_bar
 from .regularisation import lam_for, target_dof
 from .validation import (
     check_array,
-    check_at_least,
     check_lam,
     check_n_clusters,
     local_generator,
@@ -43,9 +36,7 @@ from .validation import (
 )
 
 
-class DCFSC(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, SubspaceClusterer
-):
+class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,
@@ -150,53 +141,13 @@ class DCFSC(
         X = check_array(self, X, reset=True)
         n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
         fixed = check_lam(self.lam)
-        check_at_least("steps", self.steps, 0)
-        check_at_least("batch_size", self.batch_size, 1)
         random_state = check_random_state(self.random_state)
-        generator = local_generator(random_state)
-        device = resolve_device(self.device)
-
-        chosen = initial_network(self.network, self.weights, X, generator)
-        self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
-        inputs = self._inputs(X, device)
-        self._train(inputs, n_clusters, fixed, chosen.pretrained, generator)
-
-        calibrate_batch_norm(self.network_, inputs)
-        Z = encode(self.network_, inputs)
-        self.lam_ = fixed if fixed is not None else lam_for(Z, n_clusters, self.subspace_dim)
-        self._operator = solve(Z, self.lam_)
-        self._set_latents(Z)
-        self._cluster(self._operator, n_clusters, random_state)
-        return self
-
-    def _train(
-        self,
-        inputs: Tensor,
-        n_clusters: int,
-        fixed: float | None,
-        pretrained: bool,
-        generator: torch.Generator,
-    ) -> None:
-        epochs = self.pretrain_epochs
-        if epochs is None:
-            epochs = 0 if pretrained else 100
-        with progress_bar(self.verbose, epochs, self.steps) as bar:
-            self.history_ = History(callbacks=(*self.callbacks, bar))
-            if epochs:
-                pretrain(
-                    self.network_,
-                    inputs,
-                    epochs=epochs,
-                    batch_size=self.batch_size,
-                    learning_rate=self.learning_rate,
-                    generator=generator,
-                    history=self.history_,
-                )
+        with self._pretrained(X, local_generator(random_state), self.steps) as inputs:
             if self.steps:
                 train(
                     self.network_,
                     inputs,
-                    steps=self.steps,
+                    steps=int(self.steps),
                     lam=self._lam_rule(inputs, n_clusters, fixed),
                     learning_rate=self.learning_rate,
                     history=self.history_,
@@ -204,6 +155,12 @@ class DCFSC(
                     tol=self.tol,
                     patience=self.patience,
                 )
+        calibrate_batch_norm(self.network_, inputs)
+        Z = encode(self.network_, inputs)
+        self.lam_ = fixed if fixed is not None else lam_for(Z, n_clusters, self.subspace_dim)
+        self._set_latents(Z)
+        self._cluster(self._operator, n_clusters, random_state)
+        return self
 
     def _lam_rule(self, inputs: Tensor, n_clusters: int, fixed: float | None) -> LamRule:
         if fixed is not None:
@@ -211,25 +168,14 @@ class DCFSC(
         Z = encode(self.network_, inputs, training=True)
         return ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Latents (n, d) of X under the trained encoder."""
-        return self._encode(X).cpu().numpy()
-
     def predict(self, X: Any) -> np.ndarray:
         """Labels of unseen samples, by the mass of their latents' codes over the training set."""
         Z = self._encode(X)
         k = max(1, int(self.n_neighbors))
         return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
 
-    def _encode(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        X = check_array(self, X, reset=False)
-        return encode(self.network_, self._inputs(X, resolve_device(self.device)))
-
-    def _inputs(self, X: np.ndarray, device: torch.device) -> Tensor:
-        return network_input(X, device, self.input_scale_)
-
     def _set_latents(self, Z: Tensor) -> None:
+        self._operator = solve(Z, self.lam_)
         self.latents_ = Z.cpu().numpy()
         self.leverage_ = self._operator.leverage.cpu().numpy()
         self.effective_dof_ = self._operator.effective_dof
@@ -238,33 +184,13 @@ class DCFSC(
     _operator: ClosedForm
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
+        tensors, values = self._network_state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)
-        values = {
-            "lam": self.lam_,
-            "input_scale": self.input_scale_,
-            "spec": self.network_.spec.to_dict(),
-            "sample_shape": list(self.sample_shape_),
-            "n_features_in": self.n_features_in_,
-            "history": list(self.history_),
-        }
-        return tensors, values
+        return tensors, {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        device = resolve_device(self.device)
-        self.network_ = networks.build(networks.spec_from_dict(values["spec"]))
-        prefix = "network."
-        self.network_.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
-        self.network_.to(device).eval()
-        self.input_scale_ = float(values["input_scale"])
-        self.sample_shape_ = tuple(values["sample_shape"])
-        self.n_features_in_ = int(values["n_features_in"])
-        self.history_ = History(values["history"])
+        self._restore_network(tensors, values)
         self.labels_ = tensors["labels"].numpy()
         self.lam_ = float(values["lam"])
-        Z = tensors["latents"].to(device)
-        self._operator = solve(Z, self.lam_)
-        self._set_latents(Z)
+        self._set_latents(tensors["latents"].to(resolve_device(self.device)))

@@ -1,7 +1,7 @@
 """Self-expression: each sample as a combination of the others, by the problem one chooses."""
 
 from .closed_form import ClosedForm, solve
-from .coefficients import Coefficients, ExplicitCoefficients
+from .coefficients import Coefficients, ExplicitCoefficients, SparseCoefficients
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, squared_singular_values
@@ -15,6 +15,7 @@ __all__ = [
     "LambdaPath",
     "RidgeFactor",
     "SampleForm",
+    "SparseCoefficients",
     "add_gram",
     "choose_lam",
     "effective_dof",

@@ -111,14 +111,17 @@ def sparse_self_expression(
     check_positive(alpha=alpha, weight=weight, penalty=penalty, gamma=gamma)
     if affine and len(Z) < 2:
         raise InputError("affine=True needs two samples or more: no sample may code itself.")
-    if outliers:
-        gamma = gamma or alpha / (float(Z.abs().sum(1).max()) or 1.0)
-    correlation = least_peak_correlation(Z, gamma if outliers else None)
-    weight = weight or alpha / correlation
+    check_layout(layout)
     penalty = penalty or alpha
+    gamma = (gamma or alpha / (float(Z.abs().sum(1).max()) or 1.0)) if outliers else None
+    peaks = peak_correlations(Z)
+    if not affine and not peaks.any():
+        return uncoded(Z, layout, gamma)
+    if gamma is not None:
+        peaks = torch.maximum(peaks, Z.abs().amax(1) / gamma)
+    weight = weight or alpha / least_positive(peaks)
     program: OutlierProgram | LassoProgram
-    if outliers:
-        assert gamma is not None
+    if gamma is not None:
         program = OutlierProgram(Z, gamma, weight, penalty, affine)
     else:
         factor = RidgeFactor.from_samples(Z, penalty / weight, affine)
@@ -157,8 +160,7 @@ def solve_by_rows(
 ) -> SparseSelfExpression:
     """Run ``program`` over blocks of rows of C and join what they leave."""
     check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
-    if layout not in get_args(Layout):
-        raise unknown_name("layout", layout, get_args(Layout))
+    check_layout(layout)
     step = block_rows or n
     blocks = []
     for start in range(0, n, step):
@@ -193,29 +195,47 @@ def _join(blocks: list[Any]) -> Any:
     return torch.cat(blocks)
 
 
-def least_peak_correlation(Z: Tensor, gamma: float | None = None) -> float:
-    """min_i max_{j != i} |z_i'z_j|; with ``gamma`` the atoms I/gamma count among the z_j.
-
-    Samples whose peak is no more than round-off are left out (the reciprocal sets a weight); if no
-    sample remains, the largest squared norm.
-    """
-    norms = Z.square().sum(1).sqrt()
+def peak_correlations(Z: Tensor) -> Tensor:
+    """max_{j != i} |z_i'z_j| for each sample i, (N,); zero where it is no more than round-off."""
     step = max(1, 2**24 // len(Z))
-    peaks = torch.cat([_peaks(Z[i : i + step] @ Z.T, i) for i in range(0, len(Z), step)])
-    if gamma is not None:
-        peaks = torch.maximum(peaks, Z.abs().amax(1) / gamma)
-    return smallest_above_roundoff(peaks, norms * norms.max(), Z.shape[1])
+    peaks = torch.cat(
+        [off_diagonal_peaks(Z[i : i + step] @ Z.T, i) for i in range(0, len(Z), step)]
+    )
+    norms = torch.linalg.vector_norm(Z, dim=1)
+    roundoff = Z.shape[1] ** 0.5 * torch.finfo(Z.dtype).eps * norms * norms.max()
+    return torch.where(peaks > roundoff, peaks, 0)
 
 
-def _peaks(correlations: Tensor, start: int) -> Tensor:
-    correlations.diagonal(start).zero_()
-    return correlations.abs_().amax(1)
+def off_diagonal_peaks(rows: Tensor, start: int) -> Tensor:
+    """Largest magnitude per row (b,) of rows ``start``, ... of a square matrix, less its diagonal.
+
+    Overwrites ``rows``.
+    """
+    rows.diagonal(start).zero_()
+    return rows.abs_().amax(1)
 
 
-def smallest_above_roundoff(peaks: Tensor, scales: Tensor, terms: int) -> float:
-    """The least of ``peaks`` that exceeds the round-off of sums of ``terms`` terms, or a scale."""
-    real = peaks[peaks > terms**0.5 * torch.finfo(peaks.dtype).eps * scales]
-    return float(real.min()) if len(real) else float(scales.max()) or 1.0
+def least_positive(peaks: Tensor) -> float:
+    """The least positive of ``peaks``, whose reciprocal sets a weight; 1 if there is none."""
+    positive = peaks[peaks > 0]
+    return float(positive.min()) if len(positive) else 1.0
+
+
+def uncoded(Z: Tensor, layout: Layout, gamma: float | None) -> SparseSelfExpression:
+    """C = 0, the optimum where no two samples correlate; ``gamma`` for the outlier program."""
+    n = len(Z)
+    dense = layout == "dense"
+    C = Z.new_zeros(n, n) if dense else scipy.sparse.csr_matrix((n, n), dtype=Z.cpu().numpy().dtype)
+    if gamma is None:
+        return SparseSelfExpression(C, 0, 0.0, True)
+    objective = gamma * float(Z.abs().sum(dtype=torch.float64))
+    return SparseSelfExpression(C, 0, 0.0, True, objective, Z.clone())
+
+
+def check_layout(layout: str) -> None:
+    """Refuse a layout that is not known."""
+    if layout not in get_args(Layout):
+        raise unknown_name("layout", layout, get_args(Layout))
 
 
 def check_matrix(Z: Tensor, name: str) -> None:

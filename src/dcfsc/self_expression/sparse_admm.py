@@ -180,6 +180,7 @@ class OutlierProgram:
     def rows(self, start: int, stop: int, tol: float, max_iter: int) -> RowBlock:
         """Rows ``start`` to ``stop`` of C and E."""
         target, d = self.Z[start:stop], self.d
+        samples = target[:, :d]
         sparse = _SparseVariable(start, stop, self.Z, self.penalty)
         CQ, D, multiplier = torch.zeros_like(target), target.clone(), torch.zeros_like(target)
         E = target.new_zeros(stop - start, d)  # gamma E
@@ -192,8 +193,8 @@ class OutlierProgram:
             E.add_(R[:, :d], alpha=1 / self.gamma)  # S's part
             defect = (R * self.lam).addcmul_(diagonal[:, None], target)
             multiplier, defect = defect, defect - multiplier  # Z - A Q
-            fitted = torch.add(target[:, :d], E - V, alpha=-1 / self.gamma)  # Z - A's part of E
-            residual = max(sparse.threshold(diagonal=True), _relative(defect[:, :d], fitted))
+            fitted = torch.add(samples, E - V, alpha=-1 / self.gamma)  # Z - A's part of E
+            residual = max(sparse.threshold(diagonal=True), _relative(defect[:, :d], fitted, samples))
             clipped = E.clamp(-1 / self.penalty, 1 / self.penalty)
             residual = max(residual, _largest(V.sub_(clipped)))
             if self.affine:
@@ -267,7 +268,13 @@ def _largest(X: Tensor) -> float:
     return float(torch.linalg.vector_norm(X, math.inf)) if X.numel() else 0.0
 
 
-def _relative(defect: Tensor, reference: Tensor) -> float:
+def _relative(defect: Tensor, reference: Tensor, rows: Tensor) -> float:
+    """Largest norm of a row of ``defect`` relative to that of ``reference``.
+
+    A sample that is nearly all outlier has a vanishing reference, so that the ratio would never
+    fall; a hundredth of the sample's own norm is the least that counts.
+    """
     norms = torch.linalg.vector_norm(reference, dim=1)
-    tiny = torch.finfo(norms.dtype).tiny  # a zero row has a zero defect
-    return float((torch.linalg.vector_norm(defect, dim=1) / norms.clamp(min=tiny)).max())
+    least = 0.01 * torch.linalg.vector_norm(rows, dim=1)
+    norms = torch.maximum(norms, least).clamp(min=torch.finfo(norms.dtype).tiny)
+    return float((torch.linalg.vector_norm(defect, dim=1) / norms).max())

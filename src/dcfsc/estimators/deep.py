@@ -1,0 +1,110 @@
+"""What the deep estimators share: a network, where it starts, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dcfsc import networks
+from dcfsc.training import Callback, History, encode, pretrain
+
+from .network_choice import initial_network, network_input
+from .progress import progress_bar
+from .validation import check_array, check_at_least, resolve_device
+
+PRETRAIN_EPOCHS = 100
+
+
+class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A transformer whose features are an auto-encoder's latents.
+
+    Sets ``network_``, ``input_scale_`` and ``history_``; a subclass trains on.
+    """
+
+    network: Any
+    weights: Any
+    pretrain_epochs: int | None
+    learning_rate: float
+    batch_size: int
+    device: Any
+    verbose: bool | str
+    callbacks: Sequence[Callback]
+
+    network_: Any
+    input_scale_: float
+    history_: History
+
+    @contextmanager
+    def _pretrained(
+        self, X: np.ndarray, generator: torch.Generator, steps: int
+    ) -> Iterator[Tensor]:
+        """Build and pre-train the network, then give X as its input with the bar still open."""
+        check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("learning_rate", self.learning_rate, 0.0)
+        check_at_least("steps", steps, 0)
+        device = resolve_device(self.device)
+        chosen = initial_network(self.network, self.weights, X, generator)
+        self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
+        inputs = network_input(X, device, self.input_scale_)
+        epochs = self.pretrain_epochs
+        if epochs is None:
+            epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
+        check_at_least("pretrain_epochs", epochs, 0)
+        with progress_bar(self.verbose, epochs, steps) as bar:
+            self.history_ = History(callbacks=(*self.callbacks, bar))
+            if epochs:
+                pretrain(
+                    self.network_,
+                    inputs,
+                    epochs=int(epochs),
+                    batch_size=int(self.batch_size),
+                    learning_rate=self.learning_rate,
+                    generator=generator,
+                    history=self.history_,
+                )
+            yield inputs
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Latents (n, d) of X under the trained encoder."""
+        return self._encode(X).cpu().numpy()
+
+    def _encode(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        X = check_array(self, X, reset=False)
+        return encode(
+            self.network_, network_input(X, resolve_device(self.device), self.input_scale_)
+        )
+
+    def _network_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
+        values = {
+            "input_scale": self.input_scale_,
+            "spec": self.network_.spec.to_dict(),
+            "sample_shape": list(self.sample_shape_),  # type: ignore[attr-defined]
+            "n_features_in": self.n_features_in_,  # type: ignore[attr-defined]
+            "n_features_out": self._n_features_out,
+            "history": list(self.history_),
+        }
+        return tensors, values
+
+    def _restore_network(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        prefix = "network."
+        self.network_ = networks.build(networks.spec_from_dict(values["spec"]))
+        self.network_.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
+        self.network_.to(resolve_device(self.device)).eval()
+        self.input_scale_ = float(values["input_scale"])
+        self.sample_shape_ = tuple(values["sample_shape"])
+        self.n_features_in_ = int(values["n_features_in"])
+        self._n_features_out = int(values["n_features_out"])
+        self.history_ = History(values["history"])
+
+    _n_features_out: int

@@ -1,0 +1,134 @@
+"""Deep subspace clustering with a trained self-expressive layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from sklearn.utils import check_random_state
+
+from dcfsc.errors import unknown_name
+from dcfsc.self_expression import ExplicitCoefficients
+from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, train_dsc
+
+from .base import SubspaceClusterer
+from .deep import NetworkEstimator
+from .memory import require_memory
+from .validation import check_array, check_n_clusters, local_generator, resolve_device
+
+
+class DSC(NetworkEstimator, SubspaceClusterer):
+    """Deep Subspace Clustering (Ji, Zhang, Li, Salzmann and Reid 2017).
+
+        min_{Theta, C}  r |X - Dec(C Z)|_F^2 + a |C|_p + b / 2 |Z - C Z|_F^2,    Z = Enc(X)
+
+    The coefficients C are N^2 parameters, trained with the network by full-batch Adam. p = 2 is the
+    squared Frobenius norm without a constraint on the diagonal; p = 1 removes the diagonal.
+
+    Choose it to compare with the literature, for some thousand samples at most: C, its gradient
+    and Adam's two averages are four N x N matrices, and a step costs 4 N^2 d beside the network.
+    :class:`DCFSC` has none of them.
+
+    Parameters
+    ----------
+    n_clusters : int
+    norm : "l2" or "l1"
+    coefficient_weight, self_expression_weight, reconstruction_weight : float
+        a, b and r. Released values, with pixels 0-255: (1, 10^(K/10 - 3), 0.5) for Extended
+        Yale B, (1, 0.2, 0.5) for ORL, (1, 30, 1) for COIL-100.
+    initial : float
+        First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
+    network, weights, pretrain_epochs, steps, learning_rate, batch_size, tol, patience, verbose, \
+callbacks
+        As in :class:`DCFSC`.
+    affinity, assign, device, random_state
+        As in :class:`ClosedFormSubspaceClustering`.
+
+    Attributes
+    ----------
+    labels_ : ndarray (N,)
+    coefficients_ : the trained C
+    network_, history_, latents_, affinity_matrix_, embedding_ : as in :class:`DCFSC`
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        norm: Literal["l1", "l2"] = "l2",
+        coefficient_weight: float = 1.0,
+        self_expression_weight: float = 1.0,
+        reconstruction_weight: float = 0.5,
+        initial: float = 1e-4,
+        network: Any = "auto",
+        weights: Any = None,
+        pretrain_epochs: int | None = None,
+        steps: int = 300,
+        learning_rate: float = 1e-3,
+        batch_size: int = 256,
+        tol: float | None = None,
+        patience: int = 20,
+        affinity: Any = "topk",
+        assign: str = "kmeans",
+        device: Any = "auto",
+        random_state: Any = None,
+        verbose: bool | str = "auto",
+        callbacks: Sequence[Callback] = (),
+    ):
+        self.n_clusters = n_clusters
+        self.norm = norm
+        self.coefficient_weight = coefficient_weight
+        self.self_expression_weight = self_expression_weight
+        self.reconstruction_weight = reconstruction_weight
+        self.initial = initial
+        self.network = network
+        self.weights = weights
+        self.pretrain_epochs = pretrain_epochs
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.tol = tol
+        self.patience = patience
+        self.affinity = affinity
+        self.assign = assign
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None) -> DSC:
+        """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
+        X = check_array(self, X, reset=True)
+        n = X.shape[0]
+        n_clusters = check_n_clusters(self.n_clusters, n)
+        if self.norm not in ("l1", "l2"):
+            raise unknown_name("norm", self.norm, ("l1", "l2"))
+        device = resolve_device(self.device)
+        # C, gradient, two Adam averages, and as many again for the affinity behind it.
+        require_memory(8 * 4 * n * n, n, "DSC", device, "DCFSC or ClosedFormSubspaceClustering")
+        random_state = check_random_state(self.random_state)
+        with self._pretrained(X, local_generator(random_state), self.steps) as inputs:
+            C = torch.full((n, n), float(self.initial), device=device)
+            loss = DSCLoss(
+                self.coefficient_weight,
+                self.self_expression_weight,
+                self.reconstruction_weight,
+                self.norm,
+            )
+            C = train_dsc(
+                self.network_,
+                inputs,
+                C,
+                loss,
+                steps=int(self.steps),
+                learning_rate=self.learning_rate,
+                history=self.history_,
+                tol=self.tol,
+                patience=self.patience,
+            )
+        calibrate_batch_norm(self.network_, inputs)
+        Z = encode(self.network_, inputs)
+        self.latents_, self._n_features_out = Z.cpu().numpy(), Z.shape[1]
+        self._cluster(ExplicitCoefficients(C), n_clusters, random_state)
+        return self
