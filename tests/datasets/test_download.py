@@ -83,6 +83,7 @@ def test_cut_connection(site, tmp_path):
 
 
 def test_no_server(tmp_path, monkeypatch):
+    pytest.importorskip("pooch")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as free:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import cvxpy
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from dcfsc.errors import InputError
@@ -62,7 +61,9 @@ def test_lasso_reaches_the_convex_optimum(affine: bool) -> None:
     C = cvxpy.Variable((24, 24))
     constraints = [cvxpy.diag(C) == 0] + ([cvxpy.sum(C, axis=1) == 1] if affine else [])
     loss = cvxpy.sum_squares(Z.numpy() - C @ Z.numpy())
-    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.abs(C)) + weight / 2 * loss), constraints)
+    problem = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.sum(cvxpy.abs(C)) + weight / 2 * loss), constraints
+    )
     problem.solve(solver=cvxpy.CLARABEL)
     assert found.converged
     assert found.objective == pytest.approx(problem.value, rel=1e-6)
@@ -75,7 +76,7 @@ def test_lasso_reaches_the_convex_optimum(affine: bool) -> None:
 def test_outlier_program_reaches_the_convex_optimum(shape: tuple[int, int], affine: bool) -> None:
     n, d = shape
     Z = gaussian(n, d, seed=4)
-    found = sparse_self_expression(Z, 20.0, affine=affine, tol=1e-8, max_iter=60000)
+    found = sparse_self_expression(Z, 20.0, affine=affine, tol=1e-6, max_iter=20000)
     _, gamma = weights(Z, 20.0, outliers=True)
     C = cvxpy.Variable((n, n))
     constraints = [cvxpy.diag(C) == 0] + ([cvxpy.sum(C, axis=1) == 1] if affine else [])
@@ -135,7 +136,9 @@ def literal_admm(
         if outliers:
             Y = Y + weight * (Z - A @ Q)
             rest = Z - A[:, n:] / gamma
-            residual = max(residual, float(((rest - A[:, :n] @ Z).norm(dim=1) / rest.norm(dim=1)).max()))
+            residual = max(
+                residual, float(((rest - A[:, :n] @ Z).norm(dim=1) / rest.norm(dim=1)).max())
+            )
         if affine:
             residual = max(residual, float((A @ ones - 1).abs().max()))
     return C[:, :n], residual
@@ -176,11 +179,10 @@ def test_clearing_the_auxiliary_diagonal_leaves_the_outlier_iterates_alone() -> 
 # Optimality and recovery at a larger size
 
 
-@settings(max_examples=5, deadline=None)
-@given(seed=st.integers(0, 10_000), d=st.sampled_from([20, 60]))
-def test_lasso_meets_the_optimality_conditions(seed: int, d: int) -> None:
-    Z = gaussian(200, d, seed)
-    found = sparse_self_expression(Z, 10.0, outliers=False, tol=1e-8, max_iter=20000)
+@pytest.mark.parametrize("d", [60, 250])
+def test_lasso_meets_the_optimality_conditions(d: int) -> None:
+    Z = gaussian(200, d, seed=18)
+    found = sparse_self_expression(Z, 10.0, outliers=False, tol=1e-9, max_iter=5000)
     weight, _ = weights(Z, 10.0, outliers=False)
     C = found.coefficients
     gradient = weight * (Z - C @ Z) @ Z.T  # must lie in the subdifferential of |C|_1
@@ -192,33 +194,27 @@ def test_lasso_meets_the_optimality_conditions(seed: int, d: int) -> None:
     torch.testing.assert_close(gradient[support], C[support].sign(), atol=1e-5, rtol=0)
 
 
-def test_outlier_program_has_no_duality_gap() -> None:
-    """Any Y with |Y Z'| <= 1 off the diagonal and |Y| <= gamma bounds the optimum by <Y, Z>."""
-    Z, _ = subspaces(50, 4, 30, 4)
+def test_outlier_program_agrees_with_linear_programming() -> None:
+    Z, _ = subspaces(30, 4, 20, 4)
+    n, d = Z.shape
+    found = sparse_self_expression(Z, 20.0, tol=1e-5, max_iter=5000)
     gamma = 20.0 / float(Z.abs().sum(1).max())
-    found = sparse_self_expression(Z, 20.0, tol=1e-7, max_iter=20000)
     assert found.converged
-    C, E = found.coefficients, found.outliers
-    assert E is not None
-    # On the supports the dual is known; least squares gives it, scaling makes it feasible.
-    bound = 0.0
-    for i in range(0, 200, 10):
-        active = torch.cat([(C[i] != 0).nonzero()[:, 0], 200 + (E[i] != 0).nonzero()[:, 0]])
-        atoms = torch.cat([Z, torch.eye(30, dtype=Z.dtype) / gamma])
-        signs = torch.cat([C[i], E[i]])[active].sign()
-        y = torch.linalg.lstsq(atoms[active], signs[:, None], driver="gelsd").solution[:, 0]
-        products = (atoms @ y).abs()
-        products[i] = 0
-        y = y / max(1.0, float(products.max()))
-        value = float(C[i].abs().sum() + gamma * (Z[i] - C[i] @ Z).abs().sum())
-        bound = max(bound, (value - float(y @ Z[i])) / value)
-    assert bound < 1e-4
+    for i in range(0, n, 12):
+        atoms = torch.cat([Z, torch.eye(d, dtype=Z.dtype)])
+        cost = np.concatenate([np.ones(n), np.full(d, gamma)])
+        bounds = [(0, 0) if j == i else (0, None) for j in range(n + d)] * 2
+        system = torch.cat([atoms, -atoms]).T.numpy()
+        optimum = scipy.optimize.linprog(np.tile(cost, 2), A_eq=system, b_eq=Z[i], bounds=bounds)
+        c = found.coefficients[i]
+        value = float(c.abs().sum() + gamma * (Z[i] - c @ Z).abs().sum())
+        assert value == pytest.approx(optimum.fun, rel=1e-3)
 
 
 @pytest.mark.parametrize("outliers", [False, True])
 def test_independent_subspaces_are_told_apart(outliers: bool) -> None:
     Z, labels = subspaces(30, 3, 20, 4, seed=1)
-    found = sparse_self_expression(Z, 50.0, outliers=outliers, tol=1e-7, max_iter=20000)
+    found = sparse_self_expression(Z, 50.0, outliers=outliers, tol=1e-4, max_iter=5000)
     C = found.coefficients.abs()
     other = labels[:, None] != labels[None]
     assert found.converged
@@ -230,7 +226,7 @@ def test_gross_errors_end_in_the_outlier_term() -> None:
     Z, _ = subspaces(40, 3, 40, 2, seed=2)
     spoiled = Z.clone()
     spoiled[7, 11] += 1.0
-    found = sparse_self_expression(spoiled, 20.0, tol=1e-6, max_iter=5000)
+    found = sparse_self_expression(spoiled, 20.0, tol=1e-4, max_iter=5000)
     assert found.outliers is not None
     assert int(found.outliers[7].abs().argmax()) == 11
     assert float(found.outliers[7, 11]) == pytest.approx(1.0, abs=0.05)
@@ -238,14 +234,11 @@ def test_gross_errors_end_in_the_outlier_term() -> None:
 
 @pytest.mark.parametrize("outliers", [False, True])
 def test_affine_rows_sum_to_one(outliers: bool) -> None:
-    Z = gaussian(40, 10, seed=8) + 2.0
-    found = sparse_self_expression(
-        Z, 20.0, affine=True, outliers=outliers, tol=1e-7, max_iter=20000
-    )
+    Z, tol = gaussian(40, 10, seed=8) + 2.0, 1e-5
+    found = sparse_self_expression(Z, 20.0, affine=True, outliers=outliers, tol=tol, max_iter=8000)
     assert found.converged
-    torch.testing.assert_close(
-        found.coefficients.sum(1), torch.ones(40, dtype=Z.dtype), atol=1e-5, rtol=0
-    )
+    # A 1 = 1 to within tol, and C differs from A by at most tol in each of 39 entries.
+    assert float((found.coefficients.sum(1) - 1).abs().max()) <= 40 * tol
 
 
 # Corner cases
@@ -270,7 +263,9 @@ def test_zero_rows_are_neither_coded_nor_used(outliers: bool, d: int) -> None:
 def test_a_duplicate_is_its_twins_code(outliers: bool) -> None:
     Z = torch.nn.functional.normalize(gaussian(20, 12, seed=10), dim=1)
     Z = torch.cat([Z, Z[:1]])
-    found = sparse_self_expression(Z, 200.0, outliers=outliers, tol=1e-8, max_iter=50000)
+    found = sparse_self_expression(
+        Z, 200.0, outliers=outliers, tol=1e-6, max_iter=20000, penalty=2.0
+    )
     assert found.converged
     assert int(found.coefficients[0].abs().argmax()) == 20
     assert float(found.coefficients[0, 20]) == pytest.approx(1.0, abs=0.02)

@@ -10,6 +10,7 @@ from torch import Tensor
 from .closed_form import ClosedForm, cholesky
 from .gram import gram, row_chunks
 from .largest import largest_inner_products
+from .products import SplitMatrix, splits
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
 SMALLEST_COMPLEMENT = 1e-2
@@ -75,15 +76,15 @@ class FeatureForm(ClosedForm):
         if self._is_own(V):
             inner = self.factor.whitened_gram.to(work.dtype)  # Y'Z without touching the samples
         else:
-            inner = self.Y.mT @ work
+            inner = self._gather(work)
         h, c = self._columns(work.dtype)
-        return torch.addcmul(self.Y @ inner, h, work, value=-1).div_(c).to(V.dtype)
+        return torch.addcmul(self._scatter(inner), h, work, value=-1).div_(c).to(V.dtype)
 
     def rmatmul(self, V: Tensor) -> Tensor:
         self._check_operand(V)
         h, c = self._columns(self.Y.dtype)
         u = V.to(self.Y.dtype) / c
-        return torch.addcmul(self.Y @ (self.Y.mT @ u), h, u, value=-1).to(V.dtype)
+        return torch.addcmul(self._scatter(self._gather(u)), h, u, value=-1).to(V.dtype)
 
     def rows(self, start: int, stop: int) -> Tensor:
         h, c = self._columns(self.Y.dtype)
@@ -102,6 +103,22 @@ class FeatureForm(ClosedForm):
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k largest entries of :meth:`code` per row, without the (n, N) matrix."""
         return largest_inner_products(self.factor.whiten(z).to(self.Y.dtype), self.Y, k)
+
+    def _gather(self, V: Tensor) -> Tensor:
+        """Y'V, (d, p)."""
+        if splits(self.Y, V.shape[1]):
+            return self._split.mT @ SplitMatrix(V)
+        return self.Y.mT @ V
+
+    def _scatter(self, S: Tensor) -> Tensor:
+        """Y S, (N, p)."""
+        if splits(self.Y, S.shape[1]):
+            return self._split @ SplitMatrix(S)
+        return self.Y @ S
+
+    @cached_property
+    def _split(self) -> SplitMatrix:
+        return SplitMatrix(self.Y)
 
     def _columns(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """h and 1 - h as columns (N, 1)."""

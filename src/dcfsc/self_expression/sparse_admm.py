@@ -194,7 +194,9 @@ class OutlierProgram:
             defect = (R * self.lam).addcmul_(diagonal[:, None], target)
             multiplier, defect = defect, defect - multiplier  # Z - A Q
             fitted = torch.add(samples, E - V, alpha=-1 / self.gamma)  # Z - A's part of E
-            residual = max(sparse.threshold(diagonal=True), _relative(defect[:, :d], fitted, samples))
+            residual = max(
+                sparse.threshold(diagonal=True), _relative(defect[:, :d], fitted, samples)
+            )
             clipped = E.clamp(-1 / self.penalty, 1 / self.penalty)
             residual = max(residual, _largest(V.sub_(clipped)))
             if self.affine:

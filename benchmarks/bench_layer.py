@@ -1,0 +1,67 @@
+"""The self-expressive layer, forward and backward: ours against the paper's listing.
+
+    python benchmarks/bench_layer.py --json results/benchmarks/layer_cpu.json
+
+The peer is what the paper prints: the explicit N x N inverse in the precision of the data. At
+N = 20,000 it needs three N x N matrices (4.8 GB) and minutes, so it runs once.
+"""
+
+from __future__ import annotations
+
+import torch
+from measure import finish, interleaved, parser
+from torch import Tensor
+
+from dcfsc.self_expression import solve
+
+
+def listing(Z: Tensor, g: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    """compute_p and compute_b of the paper, then B Z and B' g."""
+    P = Z @ Z.T
+    P.diagonal().add_(lam)
+    P = torch.linalg.inv(P)
+    B = P.div_(-P.diagonal().clone()[:, None]).fill_diagonal_(0.0)
+    return B @ Z, B.T @ g
+
+
+def ours(Z: Tensor, g: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    operator = solve(Z, lam)
+    return operator.matmul(Z), operator.rmatmul(g)
+
+
+def case(n: int, d: int, device: str, repeats: int) -> dict[str, object]:
+    generator = torch.Generator().manual_seed(0)
+    Z = torch.rand(n, d, generator=generator).to(device)
+    g = torch.randn(n, d, generator=generator).to(device)
+    lam = 1e-3 * float(Z.square().sum(1).mean())
+    times = interleaved(
+        {"listing": lambda: listing(Z, g, lam), "ours": lambda: ours(Z, g, lam)},
+        repeats=1 if n > 10_000 and device == "cpu" else repeats,
+        warmup=0 if n > 10_000 and device == "cpu" else 1,
+    )
+    reference = solve(Z.double(), lam)
+    error = {
+        name: float((run(Z, g, lam)[0] - reference.matmul(Z.double())).norm() / Z.double().norm())
+        for name, run in (("ours", ours), *((("listing", listing),) if n <= 10_000 else ()))
+    }
+    return {
+        "N": n,
+        "d": d,
+        "seconds": times,
+        "speedup": times["listing"]["median"] / times["ours"]["median"],
+        "forward_error_against_float64": error,
+    }
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--device", default="cpu")
+    args = options.parse_args()
+    sizes = [(400, 80), (2432, 1080), (7168, 4608), (20_000, 500)]
+    if args.device == "cpu":
+        sizes.remove((7168, 4608))
+    finish(args, "layer", [case(n, d, args.device, args.repeats) for n, d in sizes])
+
+
+if __name__ == "__main__":
+    main()

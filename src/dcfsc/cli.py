@@ -1,0 +1,389 @@
+"""The command line: parse, call, print. What is heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from dcfsc import cli_output as output
+from dcfsc._version import __version__
+from dcfsc.errors import DcfscError, InputError
+
+if TYPE_CHECKING:
+    from dcfsc.datasets import Dataset
+
+# Recent releases of typer carry click inside, earlier ones import it: its errors are reached
+# through the one that both make public.
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+class CommandLine(TyperGroup):
+    """The commands, with one line on stderr for whatever is the input's fault.
+
+    Exit codes: 2 for bad input and usage, 1 where memory ran out, 130 for Ctrl-C. Any other
+    exception is a bug and keeps its traceback.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.obj = shlex.join(["dcfsc", *args])
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                _fail("interrupted", 130)
+            except DcfscError as error:
+                _fail(error, 2)
+            except (MemoryError, RuntimeError, ValueError) as error:
+                if _raised_in(error, "sklearn.utils"):
+                    _fail(str(error).strip().splitlines()[0], 2)
+                if _is_out_of_memory(error):
+                    _fail(f"out of memory: {error}; use fewer samples or features.", 1)
+                raise
+
+    def main(self, args: Any = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        try:
+            code = super().main(args=args, standalone_mode=False, **extra)
+        except UsageError as error:
+            print(_one_line(f"error: {error.format_message()}"), file=sys.stderr)
+            code = error.exit_code
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    print(_one_line(f"error: {message}"), file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(_one_line(f"warning: {message}"), file=sys.stderr)
+
+
+def _raised_in(error: BaseException, package: str) -> bool:
+    """Whether the error comes from a module of the package itself, not from what it called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(package)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # PyTorch has a class for the GPU's memory alone; the CPU's allocator only says it in words
+    return isinstance(error, MemoryError) or bool(
+        re.search(r"out of memory|not enough memory|can't allocate memory", str(error))
+    )
+
+
+app = typer.Typer(
+    cls=CommandLine,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dcfsc {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def commands(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Subspace clustering: deep, closed-form, exact and large-scale."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A dataset's name (see 'dcfsc datasets') or a path: .npy, .npz, .mat, .csv, .tsv, "
+        ".parquet or a folder of images, whose sub-folders are labels.",
+        show_default=False,
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(help="Where the labels are: a column, an array, or a file. Only to score."),
+]
+SizeOption = Annotated[
+    str | None, typer.Option(metavar="HxW", help="Bring images to this height x width.")
+]
+ColorOption = Annotated[bool, typer.Option("--color", help="Read images in colour, not in grey.")]
+SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="auto, cpu, cuda or cuda:N.", show_default="auto")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+@app.command()
+def fit(
+    ctx: typer.Context,
+    data: DataArgument,
+    clusters: Annotated[
+        int, typer.Option("--clusters", "-k", metavar="K", help="Number of clusters.")
+    ],
+    method: Annotated[
+        str, typer.Option(help="dcfsc, closed-form, ...; an unknown name lists all.")
+    ] = "dcfsc",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/DATA-METHOD"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")] = 0,
+    device: DeviceOption = None,
+    lam: Annotated[
+        str | None,
+        typer.Option(metavar="X|auto", help="Ridge parameter, or auto from the subspaces' size."),
+    ] = None,
+    subspace_dim: Annotated[
+        float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
+    affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
+    assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="The network's architecture.")] = None,
+    pretrain_epochs: Annotated[
+        int | None, typer.Option(min=0, help="Epochs of plain reconstruction first.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of Adam.")] = None,
+    labels: LabelsOption = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Cluster DATA into K groups and write a run's folder.
+
+    The folder holds labels.csv, run.json (every parameter, versions, scores) and the model.
+    """
+    options = {
+        "n_clusters": clusters,
+        "random_state": seed,
+        "device": device,
+        "lam": _number_or_name(lam),
+        "subspace_dim": subspace_dim,
+        "steps": steps,
+        "affinity": affinity,
+        "assign": assign,
+        "weights": weights,
+        "network": network,
+        "pretrain_epochs": pretrain_epochs,
+        "learning_rate": learning_rate,
+    }
+    samples = _load(data, labels, size, color, skip_broken, seed)
+    from dcfsc.runs import fit_run
+
+    talk = not (quiet or as_json)
+    run = fit_run(
+        samples,
+        method,
+        options,
+        out,
+        command=ctx.obj,
+        progress=not quiet,
+        started=(lambda record: output.print_facts(output.start_facts(record))) if talk else None,
+    )
+    if as_json:
+        shown = {key: value for key, value in run.record.items() if key != "history"}
+        print(json.dumps({"run": str(run.folder), **shown}))
+    elif talk:
+        output.print_facts(output.result_facts(run.record, run.folder))
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, from 'dcfsc fit'.")],
+    data: DataArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file.", show_default="RUN/predictions.csv"),
+    ] = None,
+    device: DeviceOption = None,
+    labels: LabelsOption = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Label new samples with the model of a run and write them to a .csv file."""
+    from dcfsc import metrics
+    from dcfsc.runs import PREDICTIONS, describe_data, predict_run, read_run
+
+    record = read_run(run).record
+    samples = _load(data, labels, size, color, skip_broken, record["seed"])
+    found = predict_run(run, samples, out, device=device or "auto")
+    sizes = [int((found == k).sum()) for k in range(record["n_clusters"])]
+    scores = None if samples.y is None else metrics.score(samples.y, found)
+    file = str(out or run / PREDICTIONS)
+    if as_json:
+        described = describe_data(samples)
+        result = {"file": file, "run": str(run), "data": described, "cluster_sizes": sizes}
+        print(json.dumps({**result, "scores": scores, "labels": found.tolist()}))
+    elif not quiet:
+        facts = [*output.data_facts(describe_data(samples)), ("model", str(run))]
+        facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
+        output.print_facts([*facts, ("predictions", file)])
+
+
+@app.command()
+def datasets() -> None:
+    """List the datasets known by name, and which of them are here."""
+    from dcfsc.datasets import data_root, describe
+
+    rows = []
+    for info in describe():
+        shape = "any" if info.shape is None else " x ".join(map(str, info.shape))
+        here = "yes" if info.present else "no"
+        how = info.location if info.present else "downloaded when first used"
+        if not info.present and not info.downloadable:
+            how = f"put {' or '.join(info.files)} under the data root"
+        number = "any" if info.n is None else f"{info.n:,}"
+        classes = "any" if info.classes is None else str(info.classes)
+        rows.append((info.name, number, shape, classes, here, how or ""))
+    output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
+    print(f"data root: {data_root()} (set it with DCFSC_DATA)")
+
+
+@app.command()
+def doctor() -> None:
+    """Look at the installation, and try the closed form on a small problem."""
+    problems: list[str] = []
+    for title, look in (
+        ("versions", _versions),
+        ("machine", _machine),
+        ("data", _data_root),
+        ("self-check", _self_check),
+    ):
+        try:
+            output.print_facts(look())
+        except Exception as error:  # whatever is broken is what this command is to tell
+            reason = error if isinstance(error, DcfscError) else f"{type(error).__name__}: {error}"
+            problems.append(_one_line(f"{title}: {reason}"))
+    if problems:
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
+        raise typer.Exit(1)
+    print("all well")
+
+
+def _versions() -> list[tuple[str, str]]:
+    from dcfsc.runs import versions
+
+    return list(versions().items())
+
+
+def _machine() -> list[tuple[str, str]]:
+    from threadpoolctl import threadpool_info
+
+    from dcfsc.runs import machine
+
+    found = machine("auto")
+    pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
+    return [
+        ("system", found["system"]),
+        ("device", f"{found['device']} ({found['device_name']})"),
+        ("threads", str(found["threads"])),
+        ("blas", "; ".join(sorted(blas)) or "not known"),
+    ]
+
+
+def _data_root() -> list[tuple[str, str]]:
+    from dcfsc.datasets import data_root, describe
+
+    root = data_root()
+    present = [info.name for info in describe() if info.present]
+    return [
+        ("data root", f"{root}{'' if root.is_dir() else ' (not there yet)'}"),
+        ("datasets here", ", ".join(present)),
+    ]
+
+
+def _self_check() -> list[tuple[str, str]]:
+    """Three subspaces that cannot be confused, and the two forms of the closed form on them."""
+    import torch
+
+    from dcfsc import ClosedFormSubspaceClustering
+    from dcfsc.datasets import synthetic
+    from dcfsc.metrics import clustering_error
+    from dcfsc.self_expression import solve
+
+    data = synthetic(
+        n_samples=150, n_clusters=3, subspace_dim=2, ambient_dim=20, noise=0.01, random_state=0
+    )
+    labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
+    wrong = clustering_error(data.y, labels)
+    Z = torch.from_numpy(data.X).to(torch.float64)
+    samples, features = (solve(Z, 0.1, form=form).dense() for form in ("samples", "features"))
+    gap = float((samples - features).abs().max() / samples.abs().max())
+    if wrong > 0:
+        raise DcfscError(f"{wrong:.1f} % of a union of subspaces was put in the wrong cluster.")
+    if not gap < 1e-8:
+        raise DcfscError(f"the two forms of the closed form differ by {gap:.1e} (relative).")
+    return [("self-check", f"clustering without error; the two forms agree to {gap:.0e}")]
+
+
+def _load(
+    spec: str, labels: str | None, size: str | None, color: bool, skip_broken: bool, seed: Any
+) -> Dataset:
+    from dcfsc.datasets import load
+
+    height_width = None
+    if size is not None:
+        match = re.fullmatch(r"(\d+)[xX](\d+)", size.strip())
+        if match is None:
+            raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size!r}.")
+        height_width = int(match[1]), int(match[2])
+    # the generated set is the one whose samples depend on the seed
+    generated = {"random_state": seed} if spec == "synthetic" else {}
+    return load(
+        spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
+    )
+
+
+def _number_or_name(text: str | None) -> float | str | None:
+    """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def main() -> None:
+    app(prog_name="dcfsc")

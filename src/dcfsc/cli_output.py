@@ -1,0 +1,100 @@
+"""What the command line prints: rich on a terminal, plain text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
+FEW_CLUSTERS = 12
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Names and values, in two columns."""
+    width = max((len(name) for name, _ in facts), default=0)
+    if not sys.stdout.isatty():
+        for name, value in facts:
+            print(f"{name:<{width}}  {value}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(Text(name), Text(value))
+    Console().print(grid)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of text under a header."""
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+            print("  ".join(cells).rstrip())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, box=box.SIMPLE_HEAD, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The data of a record: name, number, shape, labels, notes."""
+    shape = " x ".join(map(str, data["shape"]))
+    classes = data["classes"]
+    labels = "no labels" if classes is None else f"{classes} classes (labels used only to score)"
+    facts = [
+        ("data", f"{data['name']}: {data['n']:,} samples of {shape} {data['dtype']}, {labels}")
+    ]
+    return [*facts, ("notes", data["notes"])] if data["notes"] else facts
+
+
+def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is about to be done."""
+    where = record["machine"]
+    return [
+        *data_facts(record["data"]),
+        ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
+        ("device", f"{where['device']} ({where['device_name']}), {where['threads']} threads"),
+    ]
+
+
+def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
+    """What came out."""
+    facts = score_facts(record["scores"])
+    facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
+    if record["lam_"] is not None:
+        facts.append(("lam", f"{record['lam_']:.6g}"))
+    if record["effective_dof_"] is not None:
+        facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
+    facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
+    facts.append(("run", str(folder)))
+    return facts
+
+
+def score_facts(scores: Mapping[str, float] | None) -> list[tuple[str, str]]:
+    """Scores against the known labels; the error is in percent."""
+    if scores is None:
+        return []
+    return [
+        (name, f"{scores[key]:.2f} %" if key == "error" else f"{scores[key]:.4f}")
+        for key, name in NAMES.items()
+    ]
+
+
+def cluster_sizes(sizes: Sequence[int]) -> str:
+    """All sizes where they are few, else their range."""
+    if len(sizes) <= FEW_CLUSTERS:
+        return f"{len(sizes)} of sizes {', '.join(map(str, sizes))}"
+    return f"{len(sizes)} of sizes {min(sizes)} to {max(sizes)} (median {median(sizes):g})"

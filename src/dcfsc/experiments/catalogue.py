@@ -1,0 +1,207 @@
+"""The experiments by name: which cells each consists of, and how one cell is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dcfsc.errors import InputError, unknown_name
+
+from . import paper
+from .cells import Cell, Problem, Record
+from .networks_table import measure_network
+from .pipeline import Session, measure
+from .protocols import METHODS, get_method
+from .step_memory import measure_step
+
+PEOPLE = 38  # Extended Yale B
+TRIALS = 10
+SMOKE_METHODS = ("closed-form", "dcfsc")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What part of an experiment is asked for; None is all of it."""
+
+    methods: tuple[str, ...]
+    trials: int | None = None
+    clusters: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named grid of cells.
+
+    ``methods`` are the default ones, ``known`` those that may be asked for; ``options`` says which
+    of "trials" and "clusters" apply.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[Grid], list[Cell]]
+    measure: Callable[[Cell, Session], Record]
+    methods: tuple[str, ...]
+    known: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    needs_data: bool = True
+
+    def plan(
+        self,
+        methods: Sequence[str] | None = None,
+        trials: int | None = None,
+        clusters: Sequence[int] | None = None,
+    ) -> list[Cell]:
+        """The cells that these options select, in the order in which they run."""
+        chosen = tuple(dict.fromkeys(methods)) if methods else self.methods
+        for method in chosen:
+            if method not in self.known:
+                raise unknown_name(f"method of the experiment {self.name!r}", method, self.known)
+        for option, value in (("trials", trials), ("clusters", clusters)):
+            if value is not None and option not in self.options:
+                raise InputError(f"the experiment {self.name!r} has no {option} to choose.")
+        if trials is not None and trials < 1:
+            raise InputError(f"trials must be at least 1; got {trials}.")
+        return self.cells(Grid(chosen, trials, tuple(clusters) if clusters else None))
+
+
+def eyaleb_cells(grid: Grid) -> list[Cell]:
+    """Every window of K consecutive people, for every K; a trial is one seed for all windows."""
+    clusters = grid.clusters or paper.CLUSTERS
+    for K in clusters:
+        if not 2 <= K <= PEOPLE:
+            raise InputError(f"clusters must lie between 2 and {PEOPLE}; got {K}.")
+    return [
+        Cell("eyaleb", method, Problem("eyaleb", K, window), seed)
+        for method in grid.methods
+        for K in clusters
+        for window in range(PEOPLE + 1 - K)
+        for seed in range(grid.trials or 1)
+    ]
+
+
+def trial_cells(experiment: str, problem: Problem, default: int) -> Callable[[Grid], list[Cell]]:
+    """All classes at once, seeds 0, 1, ..."""
+
+    def cells(grid: Grid) -> list[Cell]:
+        return [
+            Cell(experiment, method, problem, seed, trial=seed)
+            for method in grid.methods
+            for seed in range(grid.trials or default)
+        ]
+
+    return cells
+
+
+def lambda_cells(grid: Grid) -> list[Cell]:
+    """DCFSC over lam, and DSC as the line to stay under.
+
+    DSC, and DCFSC at the paper's lam, are cells of the experiment coil100 too; what was computed
+    there is taken over.
+    """
+    problem = Problem("coil100", 100)
+    cells = []
+    for method in grid.methods:
+        for lam in paper.LAMBDAS if method == "dcfsc" else (None,):
+            for seed in range(grid.trials or TRIALS):
+                same = lam is None or lam == COIL100_LAM
+                twin = ("coil100", method, f"trial-{seed:02d}") if same else None
+                cells.append(Cell("lambda", method, problem, seed, seed, lam, twin))
+    return cells
+
+
+def dataset_cells(experiment: str, *problems: Problem) -> Callable[[Grid], list[Cell]]:
+    def cells(grid: Grid) -> list[Cell]:
+        return [Cell(experiment, method, p) for method in grid.methods for p in problems]
+
+    return cells
+
+
+COIL100_LAM = 10.0
+_CLUSTERING = tuple(name for name in METHODS if not get_method(name).reference)
+_ORL, _EYALEB, _COIL100 = Problem("orl", 40), Problem("eyaleb", PEOPLE), Problem("coil100", 100)
+_STEPS = ("dsc", "dcfsc-inverse", "dcfsc")
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "eyaleb",
+            "Clustering error on Extended Yale B",
+            eyaleb_cells,
+            measure,
+            paper.METHODS,
+            _CLUSTERING,
+            ("trials", "clusters"),
+        ),
+        Experiment(
+            "orl",
+            "Clustering error on ORL",
+            trial_cells("orl", _ORL, TRIALS),
+            measure,
+            paper.METHODS,
+            _CLUSTERING,
+            ("trials",),
+        ),
+        Experiment(
+            "coil100",
+            "Clustering error on COIL-100",
+            trial_cells("coil100", _COIL100, TRIALS),
+            measure,
+            paper.METHODS,
+            _CLUSTERING,
+            ("trials",),
+        ),
+        Experiment(
+            "lambda",
+            "Effect of lambda on COIL-100",
+            lambda_cells,
+            measure,
+            ("dcfsc", "dsc"),
+            ("dcfsc", "dsc"),
+            ("trials",),
+        ),
+        Experiment(
+            "parameters",
+            "Parameters of the networks",
+            dataset_cells("parameters", _EYALEB, _ORL, _COIL100),
+            measure_network,
+            ("dsc", "dcfsc"),
+            ("dsc", "dcfsc"),
+        ),
+        Experiment(
+            "memory",
+            "Peak memory and seconds of a training step",
+            dataset_cells("memory", _ORL, _EYALEB, _COIL100),
+            measure_step,
+            _STEPS,
+            _STEPS,
+        ),
+        Experiment(
+            "smoke",
+            "A few seconds on three digits, to try the machinery",
+            trial_cells("smoke", Problem("digits", 3, per_class=30), 2),
+            measure,
+            SMOKE_METHODS,
+            _CLUSTERING,
+            ("trials",),
+        ),
+    )
+}
+
+
+def names() -> list[str]:
+    return list(EXPERIMENTS)
+
+
+def get(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]
+
+
+def unit(cell: Cell) -> tuple[Any, ...]:
+    """What one process should do in one piece: all seeds of a fit that no seed touches."""
+    if cell.method in METHODS and get_method(cell.method).seed_free:
+        return (cell.method, cell.problem, cell.lam)
+    return (cell.method, cell.key)

@@ -1,0 +1,165 @@
+"""Peak memory and seconds of one full-batch training step, each measured in a fresh process.
+
+Three ways to train: DSC (the coefficients are N^2 parameters), DCFSC with the paper's listing (an
+explicit N x N inverse at each step), and DCFSC with the feature form (nothing is N x N).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc import datasets
+from dcfsc.estimators.network_choice import initial_network, network_input
+from dcfsc.estimators.validation import resolve_device
+from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
+
+from .cells import Cell, Problem, Record
+from .machine import PeakMemory, machine, versions
+from .pipeline import Session, select
+from .protocols import PROTOCOLS
+
+MOST_STEPS = 5
+ENOUGH_SECONDS = 60.0
+Steps = Callable[[Any, Tensor, int, History], None]
+
+
+# The paper's listing, kept as the peer to measure against -------------------------------------
+
+
+def compute_p(encoded: Tensor, lam: float) -> Tensor:
+    """P = (Z Z' + lam I)^-1, (N, N), in the precision of Z as the listing has it."""
+    gram = encoded @ encoded.mT
+    gram.diagonal().add_(lam)
+    return torch.linalg.inv(gram)
+
+
+def compute_b(P: Tensor) -> Tensor:
+    """B_ij = -P_ij / P_ii off the diagonal, (N, N)."""
+    return (P / -P.diagonal()[:, None]).fill_diagonal_(0.0)
+
+
+def train_by_inverse(
+    network: Any, X: Tensor, *, steps: int, lam: float, learning_rate: float, history: History
+) -> None:
+    """Algorithm 2 with the explicit inverse."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    network.train()
+    for step in range(1, steps + 1):
+        start = time.perf_counter()
+        latent = network.encoder(X)
+        with torch.no_grad():
+            B = compute_b(compute_p(latent, lam))
+        loss = (network.decoder(B @ latent) - X).square().sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        value = float(loss.detach())
+        history.record(phase="train", step=step, loss=value, seconds=time.perf_counter() - start)
+
+
+# One measurement ------------------------------------------------------------------------------
+
+
+def steps_of(method: str, problem: Problem) -> tuple[dict[str, Any], Steps]:
+    """Where the network starts, and how a method takes some steps of the protocol's training."""
+    protocol = PROTOCOLS[problem.dataset]
+    if method == "dsc":
+        options = protocol.dsc(problem.n_clusters)
+        loss = DSCLoss(
+            options["coefficient_weight"],
+            options["self_expression_weight"],
+            options["reconstruction_weight"],
+        )
+
+        def dsc(network: Any, X: Tensor, steps: int, history: History) -> None:
+            C = torch.full((len(X), len(X)), options["initial"], device=X.device)
+            train_dsc(network, X, C, loss, steps=steps, learning_rate=1e-3, history=history)
+
+        return options, dsc
+    options = protocol.dcfsc(problem.n_clusters)
+    lam = float(options["lam"])
+    if method == "dcfsc-inverse":
+
+        def inverse(network: Any, X: Tensor, steps: int, history: History) -> None:
+            train_by_inverse(network, X, steps=steps, lam=lam, learning_rate=1e-3, history=history)
+
+        return options, inverse
+
+    def features(network: Any, X: Tensor, steps: int, history: History) -> None:
+        train(network, X, steps=steps, lam=Absolute(lam), learning_rate=1e-3, history=history)
+
+    return options, features
+
+
+def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
+    """Take a few steps in this process; it should have done nothing else before."""
+    data = datasets.load(problem.dataset)
+    samples = select(data, problem)
+    start, take_steps = steps_of(method, problem)
+    generator = torch.Generator().manual_seed(0)
+    chosen = initial_network(start["network"], start["weights"], samples.X, generator)
+    network = chosen.network.to(device)
+    X = network_input(samples.X, device, chosen.input_scale)
+    with torch.no_grad():
+        dim = network.encoder(X[:8]).shape[1]
+    history = History()
+    with PeakMemory(device) as memory:
+        take_steps(network, X, 1, history)
+        count = int(ENOUGH_SECONDS / max(history[0]["seconds"], 1e-9))
+        take_steps(network, X, max(1, min(count, MOST_STEPS)), history)
+    seconds = [row["seconds"] for row in history[1:]]
+    return {
+        "n": len(samples.X),
+        "dim": dim,
+        "steps": len(seconds),
+        "seconds_a_step": statistics.median(seconds),
+        "memory": memory.record(),
+        "notes": samples.notes,
+        "versions": versions(),
+        "machine": machine(device),
+    }
+
+
+def measure_step(cell: Cell, session: Session) -> Record:
+    """The record of a cell of the experiment "memory", measured in a fresh process."""
+    request = json.dumps(
+        {
+            "method": cell.method,
+            "dataset": cell.problem.dataset,
+            "n_clusters": cell.problem.n_clusters,
+            "per_class": cell.problem.per_class,
+            "device": str(session.device),
+        }
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "dcfsc.experiments.step_memory", request],
+        capture_output=True,
+        text=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = said[-1] if said else "no message"
+        raise RuntimeError(f"the measuring process ended with {done.returncode}: {reason}")
+    return {**cell.identity(), **json.loads(done.stdout.splitlines()[-1])}
+
+
+def main(request: str) -> None:
+    asked = json.loads(request)
+    problem = Problem(asked["dataset"], asked["n_clusters"], per_class=asked["per_class"])
+    print(json.dumps(measure_here(asked["method"], problem, resolve_device(asked["device"]))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,91 @@
+"""What every estimator must satisfy, run over all of them."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dcfsc.datasets import synthetic
+from dcfsc.errors import InputError
+from dcfsc.estimators.methods import METHODS
+from dcfsc.metrics import clustering_error
+
+FAST = {
+    "dcfsc": {"pretrain_epochs": 2, "steps": 2},
+    "dsc": {"pretrain_epochs": 2, "steps": 2},
+}
+
+
+def make(name, **options):
+    return METHODS[name](**{"n_clusters": 3, "random_state": 0, **FAST.get(name, {}), **options})
+
+
+@pytest.fixture(scope="module")
+def subspaces():
+    return synthetic(n_samples=120, n_clusters=3, subspace_dim=3, ambient_dim=30, random_state=1)
+
+
+@parametrize_with_checks([make(name) for name in METHODS])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(name, subspaces):
+    labels = make(name, **({"steps": 0} if name == "dcfsc" else {})).fit_predict(subspaces.X)
+    assert clustering_error(subspaces.y, labels) == 0.0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_seed_gives_the_same_labels_and_touches_no_global_state(name, subspaces):
+    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.random.get_rng_state()
+    one = make(name).fit(subspaces.X).labels_
+    two = clone(make(name)).fit(subspaces.X).labels_
+    assert np.array_equal(one, two)
+    assert np.array_equal(numpy_state, np.random.get_state()[1])
+    assert torch.equal(torch_state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_clusters": 0}, "at least 1"),
+        ({"n_clusters": 1000}, "more than the n_samples=120"),
+        ({"n_clusters": 2.5}, "whole number"),
+        ({"affinity": "top-k"}, "unknown affinity 'top-k'. Did you mean 'topk'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+    ],
+)
+def test_bad_parameters_are_one_line(name, options, message, subspaces):
+    with pytest.raises(InputError, match=message) as raised:
+        make(name, **options).fit(subspaces.X)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_are_refused(name, value, subspaces):
+    X = subspaces.X.copy()
+    X[3, 4] = value
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        make(name).fit(X)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_images_and_their_flat_rows(name):
+    X = np.random.default_rng(0).integers(0, 255, size=(40, 8, 8)).astype(np.uint8)
+    model = make(name).fit(X)
+    assert model.labels_.shape == (40,)
+    assert model.sample_shape_ == (8, 8)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_duplicates_and_a_zero_row_are_survived(name, subspaces):
+    X = subspaces.X.copy()
+    X[10:20] = X[0]
+    X[50] = 0.0
+    labels = make(name).fit(X).labels_
+    assert labels.shape == (120,)
+    assert set(labels) <= {0, 1, 2}

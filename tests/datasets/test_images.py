@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dcfsc.datasets import load
+from dcfsc.datasets.images import natural_order
+from dcfsc.errors import InputError
+
+
+def picture(value, h=6, w=4):
+    """A grey image whose top-left pixel alone differs, so that turns are seen."""
+    pixels = np.full((h, w), value, np.uint8)
+    pixels[0, 0] = 255 - value
+    return pixels
+
+
+def save(path, pixels, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+
+
+def test_sub_folders_are_labels(tmp_path):
+    for person, value in (("p10", 30), ("p2", 20)):
+        for i in (1, 2, 10):
+            save(tmp_path / person / f"img{i}.png", picture(value + i))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("not an image")
+    data = load(tmp_path)
+    assert data.X.shape == (6, 6, 4)
+    assert data.X.dtype == np.uint8
+    assert data.label_names == ["p2", "p10"]
+    assert data.y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.X[:, 1, 1].tolist() == [21, 22, 30, 31, 32, 40]
+    assert [p.rsplit("/", 1)[1] for p in data.paths[:3]] == ["img1.png", "img2.png", "img10.png"]
+    assert all(p.startswith(str(tmp_path)) for p in data.paths)
+    np.testing.assert_array_equal(data.X[0], picture(21))
+
+
+def test_flat_folder_has_no_labels(tmp_path):
+    for i in range(3):
+        save(tmp_path / f"{i}.png", picture(i))
+    data = load(str(tmp_path))
+    assert data.y is None
+    assert data.label_names is None
+    assert data.X[:, 1, 1].tolist() == [0, 1, 2]
+    assert data.name == tmp_path.name
+
+
+def test_labels_of_a_flat_folder_from_a_file(tmp_path):
+    for i in range(3):
+        save(tmp_path / "im" / f"{i}.png", picture(i))
+    (tmp_path / "y.csv").write_text("b\na\nb\n")
+    data = load(tmp_path / "im", labels=str(tmp_path / "y.csv"))
+    assert data.y.tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="is not a file"):
+        load(tmp_path / "im", labels="person")
+
+
+def test_deeper_folders_belong_to_the_first(tmp_path):
+    save(tmp_path / "a" / "x" / "1.png", picture(1))
+    save(tmp_path / "b" / "2.png", picture(2))
+    assert load(tmp_path).label_names == ["a", "b"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "gif", "tif", "tiff", "pgm", "PNG"])
+def test_lossless_formats(tmp_path, suffix):
+    save(tmp_path / f"a.{suffix}", picture(40))
+    np.testing.assert_array_equal(load(tmp_path).X[0], picture(40))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "jpeg", "webp", "ppm"])
+def test_other_formats(tmp_path, suffix):
+    save(tmp_path / f"a.{suffix}", np.full((6, 4, 3), 90, np.uint8))
+    assert np.abs(load(tmp_path).X[0].astype(int) - 90).max() <= 2
+
+
+def test_colour(tmp_path):
+    pixels = np.zeros((5, 4, 3), np.uint8)
+    pixels[..., 0], pixels[0, 0, 2] = 200, 77
+    save(tmp_path / "a.png", pixels)
+    data = load(tmp_path, gray=False)
+    assert data.X.shape == (1, 3, 5, 4)
+    assert data.X[0, 0, 3, 3] == 200
+    assert data.X[0, 2, 0, 0] == 77
+    assert load(tmp_path).X[0, 3, 3] == 60  # 0.299 of the red
+
+
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
+    levels = np.array([[0, 257, 32896], [65535, 128, 1285]], np.uint16)
+    for suffix in ("png", "tif", "pgm"):
+        Image.fromarray(levels).save(tmp_path / f"a.{suffix}")
+    for image in load(tmp_path).X:
+        assert image.tolist() == [[0, 1, 128], [255, 0, 5]]
+
+
+def test_unknown_range_is_an_error(tmp_path):
+    Image.fromarray(np.ones((3, 3), np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(InputError, match=r"a\.tif: 32-bit pixels"):
+        load(tmp_path)
+
+
+def test_camera_orientation_is_followed(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held upright: turn the picture a quarter clockwise
+    save(tmp_path / "a.png", picture(9, 6, 4), exif=exif)
+    np.testing.assert_array_equal(load(tmp_path).X[0], np.rot90(picture(9, 6, 4), -1))
+
+
+def test_different_sizes(tmp_path):
+    save(tmp_path / "a.png", picture(1, 6, 4))
+    save(tmp_path / "b.png", picture(2, 8, 4))
+    with pytest.raises(InputError, match=r"a.png is 6x4 and .*b.png is 8x4.*--size 6x4") as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
+    data = load(tmp_path, size=(5, 3))
+    assert data.X.shape == (2, 5, 3)
+    assert data.X[1, 4, 2] == 2
+
+
+def test_broken_images(tmp_path):
+    save(tmp_path / "a" / "1.png", picture(1))
+    save(tmp_path / "b" / "2.png", picture(2))
+    whole = (tmp_path / "a" / "1.png").read_bytes()
+    (tmp_path / "a" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "empty.jpg").write_bytes(b"")
+    (tmp_path / "c" / "text.jpg").write_text("hello")
+    with pytest.raises(InputError, match=r"cut.png.*skip_broken=True") as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
+    with pytest.warns(UserWarning, match=r"3 of 5 images were broken .*cut.png") as warned:
+        data = load(tmp_path, skip_broken=True)
+    assert warned[0].filename == __file__
+    assert data.X[:, 1, 1].tolist() == [1, 2]
+    assert data.label_names == ["a", "b"]
+    assert data.y.tolist() == [0, 1]
+    assert len(data.paths) == 2
+    assert "3 of 5" in data.notes
+
+
+def test_all_broken(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"x")
+    with pytest.raises(InputError, match="none of the 1 images"):
+        load(tmp_path, skip_broken=True)
+
+
+@pytest.mark.parametrize("limit", [30, 10])  # one warns, the other (less than half) is refused
+def test_decompression_bombs(tmp_path, monkeypatch, limit):
+    save(tmp_path / "big.png", np.zeros((8, 6), np.uint8))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InputError, match=f"big.png has more than {limit} pixels"):
+            load(tmp_path)
+
+
+def test_empty_folder(tmp_path):
+    with pytest.raises(InputError, match="holds no images"):
+        load(tmp_path)
+
+
+def test_images_beside_sub_folders(tmp_path):
+    save(tmp_path / "1.png", picture(1))
+    save(tmp_path / "a" / "2.png", picture(2))
+    with pytest.raises(InputError, match="beside its sub-folders"):
+        load(tmp_path)
+
+
+def test_hidden_files_are_ignored(tmp_path):
+    save(tmp_path / "a" / "1.png", picture(1))
+    (tmp_path / "a" / "._1.png").write_bytes(b"macOS was here")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "2.png").write_bytes(b"and here")
+    (tmp_path / ".thumbs").mkdir()
+    save(tmp_path / ".thumbs" / "1.png", picture(2))
+    assert len(load(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("size", [(0, 3), (3,), (2.5, 2), "32x32", (3, 3, 3)])
+def test_wrong_sizes(tmp_path, size):
+    save(tmp_path / "a.png", picture(1))
+    with pytest.raises(InputError, match="size is"):
+        load(tmp_path, size=size)
+
+
+def test_resizing_arrays(tmp_path):
+    ramp = np.tile(np.arange(0, 200, 10, dtype=np.uint8), (2, 20, 1))
+    np.save(tmp_path / "bytes.npy", ramp)
+    np.save(tmp_path / "floats.npy", np.stack([ramp / 200.0] * 3, axis=1))
+    small = load(tmp_path / "bytes.npy", size=(10, 5)).X
+    assert small.shape == (2, 10, 5)
+    assert small.dtype == np.uint8
+    assert np.all(np.diff(small.astype(int), axis=2) > 0)
+    floats = load(tmp_path / "floats.npy", size=(10, 5)).X
+    assert floats.shape == (2, 3, 10, 5)
+    np.testing.assert_allclose(floats[:, 0], small / 200.0, atol=0.01)
+    np.save(tmp_path / "flat.npy", ramp.reshape(2, -1))
+    with pytest.raises(InputError, match="needs images"):
+        load(tmp_path / "flat.npy", size=(10, 5))
+
+
+@given(st.lists(st.text(alphabet="aB01 9_", max_size=6), max_size=12))
+def test_natural_order_is_total(names):
+    ordered = sorted(names, key=natural_order)
+    assert sorted(ordered, key=natural_order) == ordered
+
+
+def test_natural_order():
+    names = ["img10.png", "img2.png", "Img1.png", "img1b.png", "10", "9", "img01.png"]
+    assert sorted(names, key=natural_order) == [
+        *("9", "10"),
+        *("Img1.png", "img01.png", "img1b.png", "img2.png", "img10.png"),
+    ]

@@ -1,0 +1,478 @@
+"""The command line: what it prints, what it writes, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from dcfsc import __version__, runs
+from dcfsc.cli import app
+from dcfsc.datasets import synthetic
+from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
+
+CLOSED_FORM = ("--method", "closed-form", "--device", "cpu")
+
+
+def dcfsc(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in args])
+
+
+def refused(*args: object) -> str:
+    """The one line of an invocation that must fail for its input and write nothing."""
+    before = sorted(Path.cwd().parent.rglob("*"))
+    result = dcfsc(*args)
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert sorted(Path.cwd().parent.rglob("*")) == before
+    return lines[0]
+
+
+@pytest.fixture(autouse=True)
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for inputs, beside the empty one that the command runs in."""
+    for name in ("inputs", "work"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "inputs"
+
+
+@pytest.fixture
+def matrix() -> np.ndarray:
+    return synthetic(60, 3, 2, 12, random_state=0).X
+
+
+@pytest.fixture
+def npy(inputs: Path, matrix: np.ndarray) -> Path:
+    np.save(inputs / "points.npy", matrix)
+    return inputs / "points.npy"
+
+
+@pytest.fixture
+def npz(inputs: Path) -> Path:
+    data = synthetic(60, 3, 2, 12, random_state=0)
+    np.savez(inputs / "labelled.npz", X=data.X, y=data.y)
+    return inputs / "labelled.npz"
+
+
+@pytest.fixture
+def images(inputs: Path) -> Path:
+    """Two sub-folders of eight 16 x 12 images: stripes across, and stripes down."""
+    rng = np.random.default_rng(0)
+    for name, shape in {"across": (16, 1), "down": (1, 12)}.items():
+        (inputs / "images" / name).mkdir(parents=True)
+        for i in range(8):
+            pixels = np.broadcast_to(rng.integers(0, 200, shape), (16, 12))
+            noisy = pixels + rng.integers(0, 40, (16, 12))
+            Image.fromarray(noisy.astype(np.uint8)).save(inputs / "images" / name / f"{i}.png")
+    return inputs / "images"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def record(folder: str | Path) -> dict[str, Any]:
+    return json.loads(Path(folder, "run.json").read_text())
+
+
+# fit and predict
+
+
+def test_fit_of_a_matrix_writes_a_run(npy: Path) -> None:
+    result = dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    labels = rows(Path("run/labels.csv"))
+    assert [row["index"] for row in labels] == [str(i) for i in range(60)]
+    assert set(labels[0]) == {"index", "label"}
+    for fact in ("60 samples of 12 float32, no labels", "closed-form, 3 clusters", "lam", "run"):
+        assert fact in result.stdout
+    assert "NMI" not in result.stdout
+
+
+def test_fit_scores_against_labels(npz: Path) -> None:
+    result = dcfsc("fit", npz, "-k", 3, *CLOSED_FORM, "--out", "run")
+    assert result.exit_code == 0, result.output
+    shown = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert shown["error"] == "0.00 %"
+    assert float(shown["NMI"]) == float(shown["ARI"]) == 1.0
+    assert "labels used only to score" in shown["data"]
+    assert shown["clusters"] == "3 of sizes 20, 20, 20"
+    assert set(rows(Path("run/labels.csv"))[0]) == {"index", "label", "true_label"}
+
+
+def test_json_output_is_the_record(npz: Path) -> None:
+    result = dcfsc("fit", npz, "-k", 3, *CLOSED_FORM, "--out", "run", "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    saved = record("run")
+    saved.pop("history")
+    assert printed == {"run": "run", **saved}
+    assert printed["scores"]["error"] == 0.0
+    assert printed["command"] == (
+        f"dcfsc fit {npz} -k 3 --method closed-form --device cpu --out run --json"
+    )
+
+
+def test_quiet_prints_nothing(npy: Path) -> None:
+    result = dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    assert Path("runs/points-closed-form/run.json").is_file()
+
+
+def test_default_folders_are_numbered_and_never_replaced(npy: Path) -> None:
+    for _ in range(3):
+        assert dcfsc("fit", npy, "-k", 3, *CLOSED_FORM).exit_code == 0
+    stem = "points-closed-form"
+    assert sorted(os.listdir("runs")) == [stem, f"{stem}-2", f"{stem}-3"]
+
+
+def test_seeds_reproduce(npy: Path) -> None:
+    for out, seed in {"a": 7, "b": 7, "c": 8}.items():
+        result = dcfsc("fit", npy, "-k", 5, *CLOSED_FORM, "--seed", seed, "--out", out)
+        assert result.exit_code == 0, result.output
+    assert Path("a/labels.csv").read_bytes() == Path("b/labels.csv").read_bytes()
+    assert [record(out)["seed"] for out in "abc"] == [7, 7, 8]
+
+
+def test_seed_makes_the_generated_dataset_the_same() -> None:
+    for out in "ab":
+        result = dcfsc("fit", "synthetic", "-k", 5, *CLOSED_FORM, "--seed", 3, "--out", out)
+        assert result.exit_code == 0, result.output
+    assert Path("a/labels.csv").read_bytes() == Path("b/labels.csv").read_bytes()
+
+
+def test_predict_gives_the_training_samples_their_labels(npz: Path) -> None:
+    assert dcfsc("fit", npz, "-k", 3, *CLOSED_FORM, "--out", "run").exit_code == 0
+    result = dcfsc("predict", "run", npz)
+    assert result.exit_code == 0, result.output
+    assert "0.00 %" in result.stdout
+    assert Path("run/predictions.csv").read_bytes() == Path("run/labels.csv").read_bytes()
+
+
+def test_predict_writes_where_it_is_told(npy: Path, inputs: Path, matrix: np.ndarray) -> None:
+    assert dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "run").exit_code == 0
+    np.save(inputs / "new.npy", matrix[:7] * 3)
+    result = dcfsc("predict", "run", inputs / "new.npy", "--out", "new/some.csv", "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    fitted = [int(row["label"]) for row in rows(Path("run/labels.csv"))]
+    assert printed["labels"] == [int(row["label"]) for row in rows(Path("new/some.csv"))]
+    assert printed["labels"] == fitted[:7]
+    assert not Path("run/predictions.csv").exists()
+
+
+def test_folder_of_images_with_the_deep_method(images: Path) -> None:
+    few = ("--steps", 2, "--pretrain-epochs", 1, "--device", "cpu")
+    result = dcfsc("fit", images, "-k", 2, *few, "--out", "run")
+    assert result.exit_code == 0, result.output
+    labels = rows(Path("run/labels.csv"))
+    assert len(labels) == 16
+    assert labels[0]["path"].endswith("0.png")
+    assert {row["true_label"] for row in labels} == {"across", "down"}
+    saved = record("run")
+    assert saved["method"] == "dcfsc"
+    assert saved["parameters"]["steps"] == 2
+    assert len(saved["history"]) == 3
+    assert dcfsc("predict", "run", images, "--quiet").exit_code == 0
+    assert len(rows(Path("run/predictions.csv"))) == 16
+
+
+def test_colour_images_have_three_channels(images: Path) -> None:
+    result = dcfsc("fit", images, "-k", 2, *CLOSED_FORM, "--color", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert record("run")["data"]["shape"] == [3, 16, 12]
+
+
+# input that is wrong
+
+
+@pytest.mark.parametrize(("value", "row"), [(np.nan, 17), (np.inf, 3)])
+def test_values_that_are_not_finite(
+    inputs: Path, matrix: np.ndarray, value: float, row: int
+) -> None:
+    matrix[row, 2] = matrix[row + 1, 0] = value
+    np.save(inputs / "bad.npy", matrix)
+    line = refused("fit", inputs / "bad.npy", "-k", 3, *CLOSED_FORM)
+    assert "2 values" in line
+    assert f"row {row} " in line
+
+
+@pytest.mark.parametrize(("k", "said"), [(1, "at least 2"), (0, "at least 2"), (61, "60 samples")])
+def test_number_of_clusters_that_cannot_be(npy: Path, k: int, said: str) -> None:
+    line = refused("fit", npy, "-k", k)
+    assert said in line
+    assert str(k) in line
+
+
+def test_number_of_clusters_is_needed_and_a_number(npy: Path) -> None:
+    assert "-k" in refused("fit", npy)
+    assert "integer" in refused("fit", npy, "-k", "three")
+
+
+def test_text_in_a_table(inputs: Path) -> None:
+    (inputs / "t.csv").write_text("a,b\n1,2\n3,4\n5,oops\n")
+    line = refused("fit", inputs / "t.csv", "-k", 2)
+    assert "'oops' is not a number" in line
+    assert "line 4" in line
+
+
+def test_empty_folder(inputs: Path) -> None:
+    (inputs / "empty").mkdir()
+    assert "no images" in refused("fit", inputs / "empty", "-k", 2)
+
+
+def test_broken_image_is_named_and_can_be_left_out(images: Path) -> None:
+    broken = images / "down" / "3.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    assert str(broken) in refused("fit", images, "-k", 2, *CLOSED_FORM)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        result = dcfsc("fit", images, "-k", 2, *CLOSED_FORM, "--skip-broken", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert len(rows(Path("run/labels.csv"))) == 15
+    assert "1 of 16 images were broken" in result.stdout
+    assert result.stderr.splitlines() == [
+        f"warning: 1 of 16 images are broken and left out: {broken}"
+    ]
+
+
+def test_images_of_different_sizes_need_a_size(images: Path) -> None:
+    Image.new("L", (20, 10)).save(images / "down" / "9.png")
+    assert "--size" in refused("fit", images, "-k", 2, *CLOSED_FORM)
+    result = dcfsc("fit", images, "-k", 2, *CLOSED_FORM, "--size", "16x12", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert record("run")["data"]["shape"] == [16, 12]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--method", "close-form"), "'closed-form'"),
+        (("--method", "closed-form", "--affinity", "topp"), "'topk'"),
+        (("--method", "closed-form", "--assign", "kmean"), "'kmeans'"),
+        (("--device", "cuda0"), "'cuda:0'"),
+        (("--network", "orll"), "'orl'"),
+        (("--weights", "dsc_orrl"), "'dsc_orl'"),
+        (("--weights", "nowhere.safetensors"), "nowhere.safetensors"),
+        (("--method", "closed-form", "--steps", "5"), "no option 'steps'"),
+        (("--method", "closed-form", "--weights", "dsc_orl"), "no option 'weights'"),
+        (("--method", "closed-form", "--lam", "small"), "'small'"),
+        (("--method", "closed-form", "--lam", "-1"), "lam"),
+        (("--subspace-dim", "0"), "subspace-dim"),
+        (("--learning-rate", "nan"), "learning-rate"),
+        (("--seed", "-1"), "seed"),
+        (("--size", "32"), "--size"),
+        (("--labels", "nowhere.csv"), "nowhere.csv"),
+        (("--colour",), "--color"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_options_that_cannot_be(npy: Path, options: tuple[str, ...], said: str) -> None:
+    assert said in refused("fit", npy, "-k", 3, *options)
+
+
+def test_unknown_dataset_and_command() -> None:
+    line = refused("fit", "digit", "-k", 10)
+    assert "Did you mean 'digits'" in line
+    assert "'fit'" in refused("fti", "digits", "-k", 10)
+
+
+def test_folder_that_takes_no_files(npy: Path) -> None:
+    assert "cannot write" in refused("fit", npy, "-k", 3, *CLOSED_FORM, "--out", npy / "run")
+    assert "is a file" in refused("fit", npy, "-k", 3, *CLOSED_FORM, "--out", npy)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that is no disk")
+def test_folder_that_cannot_be_made(npy: Path) -> None:
+    line = refused("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "/proc/run")
+    assert "cannot write to /proc/run" in line
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_folder_without_permission(npy: Path) -> None:
+    Path("closed").mkdir(mode=0o500)
+    line = refused("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "closed")
+    assert "cannot write to closed: Permission denied" in line
+
+
+def test_folder_with_other_files_is_left_alone(npy: Path) -> None:
+    Path("mine").mkdir()
+    Path("mine/labels.csv").write_text("precious\n")
+    assert "labels.csv" in refused("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "mine")
+    assert Path("mine/labels.csv").read_text() == "precious\n"
+
+
+def fitted(npy: Path) -> Path:
+    assert dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "run").exit_code == 0
+    return Path("run")
+
+
+def newer_format(model: Path) -> None:
+    content = model.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    own = json.loads(header["__metadata__"]["dcfsc"])
+    header["__metadata__"]["dcfsc"] = json.dumps({**own, "format": 99, "version": "9.0"})
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    model.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda model: model.write_bytes(model.read_bytes()[:-50]), "damaged"),
+        (lambda model: model.write_bytes(model.read_bytes()[:20]), "damaged"),
+        (newer_format, "Upgrade dcfsc"),
+        (lambda model: model.unlink(), "lost its model"),
+    ],
+    ids=["cut at the end", "cut at the start", "newer", "missing"],
+)
+def test_model_that_cannot_be_used(npy: Path, harm: Callable[[Path], None], said: str) -> None:
+    run = fitted(npy)
+    harm(run / "model.safetensors")
+    assert said in refused("predict", run, npy)
+
+
+def test_predict_refuses_other_samples(npy: Path, inputs: Path, matrix: np.ndarray) -> None:
+    run = fitted(npy)
+    np.save(inputs / "narrow.npy", matrix[:, :5])
+    assert "5 features" in refused("predict", run, inputs / "narrow.npy")
+    matrix[4] = np.nan
+    np.save(inputs / "bad.npy", matrix)
+    assert "row 4 " in refused("predict", run, inputs / "bad.npy")
+    assert "no run's folder" in refused("predict", "nowhere", npy)
+    assert "is a folder" in refused("predict", run, npy, "--out", inputs)
+
+
+# what is nobody's fault, and bugs
+
+
+def test_ctrl_c_is_one_line_and_leaves_nothing(npy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Any, X: Any, y: Any = None) -> None:
+        assert Path("runs/points-dcfsc").is_dir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DCFSC, "fit", interrupted)
+    result = dcfsc("fit", npy, "-k", 3, "--quiet")
+    assert result.exit_code == 130
+    assert result.output.splitlines() == ["error: interrupted"]
+    assert os.listdir() == []
+
+
+def test_bugs_keep_their_traceback(npy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, X: Any, y: Any = None) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "fit", broken)
+    result = dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--quiet")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ValueError)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 9 TiB"), RuntimeError("CUDA out of memory. Tried")]
+)
+def test_out_of_memory_is_one_line(
+    npy: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def greedy(self: Any, X: Any, y: Any = None) -> None:
+        raise error
+
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "fit", greedy)
+    result = dcfsc("fit", npy, "-k", 3, *CLOSED_FORM, "--quiet")
+    assert result.exit_code == 1
+    assert result.output.startswith(f"error: out of memory: {error}")
+    assert len(result.output.splitlines()) == 1
+
+
+# the other commands
+
+
+def test_version_and_help() -> None:
+    assert dcfsc("--version").stdout == f"dcfsc {__version__}\n"
+    for help_option in ("-h", "--help"):
+        assert "--subspace-dim" in dcfsc("fit", help_option).stdout
+    assert "predict" in dcfsc().stdout
+
+
+def test_datasets_lists_what_is_here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCFSC_DATA", str(inputs))
+    result = dcfsc("datasets")
+    assert result.exit_code == 0, result.output
+    here = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert "embedded" in here["digits"]
+    assert "put orl_32x32.npz" in here["orl"]
+    assert str(inputs) in here["data"]
+
+
+def test_doctor_finds_all_well(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCFSC_DATA", str(inputs))
+    result = dcfsc("doctor")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "all well"
+    for fact in ("torch", "threads", "blas", str(inputs), "clustering without error"):
+        assert fact in result.stdout
+
+
+def test_doctor_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any, X: Any, y: Any = None) -> np.ndarray:
+        return np.zeros(len(X), int)
+
+    monkeypatch.setenv("DCFSC_DATA", "/nowhere")
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "fit_predict", wrong)
+    result = dcfsc("doctor")
+    assert result.exit_code == 1
+    assert "all well" not in result.output
+    data, check = result.stderr.splitlines()
+    assert data.startswith("error: data: DCFSC_DATA is /nowhere")
+    assert check.startswith("error: self-check: 66.7 %")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["fit", "-h"], ["predict", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    code = (
+        "import sys\nfrom dcfsc.cli import app\n"
+        f"app({args!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'PIL'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_module_is_the_same_command(npy: Path) -> None:
+    command = [sys.executable, "-m", "dcfsc", "fit", str(npy), "-k"]
+    good = subprocess.run([*command, "3", *CLOSED_FORM], capture_output=True, text=True)
+    assert good.returncode == 0, good.stderr
+    assert record("runs/points-closed-form")["command"].startswith(f"dcfsc fit {npy} -k 3")
+    bad = subprocess.run([*command, "1"], capture_output=True, text=True)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr == "error: the number of clusters must be at least 2; got 1.\n"
+
+
+def test_run_is_readable_afterwards(npz: Path) -> None:
+    assert dcfsc("fit", npz, "-k", 3, *CLOSED_FORM, "--out", "run").exit_code == 0
+    run = runs.read_run("run")
+    assert run.record == record("run")
+    assert np.bincount(run.labels).tolist() == run.record["cluster_sizes"]
