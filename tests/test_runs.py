@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
 
 @pytest.fixture
 def data() -> Dataset:
-    return synthetic(60, 3, 2, 12, random_state=0)
+    return synthetic(90, 3, 4, 20, random_state=0)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: runs.Run, data: D
     assert record["command"] == "dcfsc fit ..."
     assert record["data"] == {
         "name": "synthetic",
-        "n": 60,
-        "shape": [12],
+        "n": 90,
+        "shape": [20],
         "dtype": "float32",
         "classes": 3,
         "notes": data.notes,
@@ -59,7 +59,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: runs.Run, data: D
     assert record["lam_"] == pytest.approx(same.lam_, rel=1e-9)
     assert record["effective_dof_"] == pytest.approx(same.effective_dof_, rel=1e-9)
     assert record["scores"]["error"] == 0.0
-    assert record["cluster_sizes"] == [20, 20, 20]
+    assert record["cluster_sizes"] == [30, 30, 30]
     assert record["model"] == "model.safetensors"
 
 
@@ -76,7 +76,7 @@ def test_labels_file_has_paths_and_the_labels_as_they_were_spelt(
         "named",
         data.X,
         data.y,
-        paths=[f"images/{i}, the.png" for i in range(60)],
+        paths=[f"images/{i}, the.png" for i in range(90)],
         label_names=["cat", "dog", "ähre"],
     )
     run = runs.fit_run(named, "closed-form", OPTIONS, tmp_path / "run")
@@ -120,7 +120,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
     seen: list[dict[str, Any]] = []
     with pytest.raises(InputError):
         runs.fit_run(
-            data, "closed-form", {**OPTIONS, "n_clusters": 61}, tmp_path / "a", started=seen.append
+            data, "closed-form", {**OPTIONS, "n_clusters": 91}, tmp_path / "a", started=seen.append
         )
     assert seen == []
 
@@ -129,7 +129,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
         assert os.listdir(tmp_path / "b") == []
 
     runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "b", started=look)
-    assert seen[0]["data"]["n"] == 60
+    assert seen[0]["data"]["n"] == 90
     assert "scores" not in seen[0]
 
 
@@ -219,6 +219,21 @@ def test_default_folder_is_the_first_free_number(
     assert runs.default_folder("../my data/x-ssc") == Path("runs/my-data-x-ssc")
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_folder_without_permission(data: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(InputError, match=r"cannot write to .*closed: Permission denied"):
+        runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "closed")
+    assert os.listdir(tmp_path / "closed") == []
+
+
+def test_folder_with_other_files_is_left_alone(data: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("precious\n")
+    with pytest.raises(InputError, match=r"labels\.csv.* is not an earlier run"):
+        runs.fit_run(data, "closed-form", OPTIONS, tmp_path)
+    assert files(tmp_path) == {"labels.csv": b"precious\n"}
+
+
 @pytest.mark.parametrize("content", ["{}", "[1]", "not json", '{"run": 3}'])
 def test_record_of_another_program_is_left_alone(
     data: Dataset, tmp_path: Path, content: str
@@ -237,7 +252,7 @@ def test_values_that_are_not_finite_are_counted_over_blocks(
 ) -> None:
     monkeypatch.setattr(runs, "BLOCK_BYTES", 5 * data.X[0].nbytes)
     data.X[7, :3] = np.nan
-    data.X[58, 0] = -np.inf
+    data.X[88, 0] = -np.inf
     with pytest.raises(InputError, match=r"4 values .* row 7 \(counted from 0\)"):
         runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
     assert os.listdir(tmp_path) == []
@@ -250,7 +265,7 @@ def test_values_that_are_no_numbers(X: np.ndarray, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("n_clusters", [None, 2.0, "3", True, 1, -2, 61])
+@pytest.mark.parametrize("n_clusters", [None, 2.0, "3", True, 1, -2, 91])
 def test_numbers_of_clusters_that_cannot_be(data: Dataset, tmp_path: Path, n_clusters: Any) -> None:
     with pytest.raises(InputError, match="clusters"):
         runs.fit_run(data, "closed-form", {**OPTIONS, "n_clusters": n_clusters}, tmp_path / "run")
@@ -266,10 +281,10 @@ def test_numbers_of_clusters_that_cannot_be(data: Dataset, tmp_path: Path, n_clu
         ("run.json", None, "was cut short"),
         ("run.json", "{", "damaged"),
         ("run.json", '{"dcfsc_run": 1}', "damaged"),
-        ("run.json", '{"dcfsc_run": 1, "data": {"n": 60}}', "damaged"),
+        ("run.json", '{"dcfsc_run": 1, "data": {"n": 90}}', "damaged"),
         ("run.json", '{"dcfsc_run": 2, "data": {}}', "Upgrade dcfsc"),
         ("labels.csv", None, "cannot read"),
-        ("labels.csv", "index,label\n0,1\n", "has 1 rows, but the run had 60"),
+        ("labels.csv", "index,label\n0,1\n", "has 1 rows, but the run had 90"),
         ("labels.csv", "index,label\n0,\n", "damaged"),
         ("labels.csv", "index\n0\n", "damaged"),
         ("model.safetensors", None, "lost its model"),
@@ -293,7 +308,7 @@ def test_folder_that_is_no_run(tmp_path: Path) -> None:
 
 
 def test_predict_labels_unseen_samples_of_the_same_subspaces(tmp_path: Path) -> None:
-    data = synthetic(160, 3, 2, 12, random_state=0)
+    data = synthetic(160, 3, 4, 20, random_state=0)
     assert data.y is not None
     seen, unseen = Dataset("seen", data.X[:100], data.y[:100]), data.X[100:]
     run = runs.fit_run(seen, "closed-form", OPTIONS, tmp_path / "run")

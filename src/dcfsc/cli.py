@@ -208,7 +208,12 @@ def fit(
     samples = _load(data, labels, size, color, skip_broken, seed)
     from dcfsc.runs import fit_run
 
+    def tell(record: dict[str, Any]) -> None:
+        output.print_facts(output.start_facts(record))
+
     talk = not (quiet or as_json)
+    # who watches is told at once; a pipe gets all of it or, where the input is bad, nothing
+    watched = talk and sys.stdout.isatty()
     run = fit_run(
         samples,
         method,
@@ -216,13 +221,14 @@ def fit(
         out,
         command=ctx.obj,
         progress=not quiet,
-        started=(lambda record: output.print_facts(output.start_facts(record))) if talk else None,
+        started=tell if watched else None,
     )
     if as_json:
         shown = {key: value for key, value in run.record.items() if key != "history"}
         print(json.dumps({"run": str(run.folder), **shown}))
     elif talk:
-        output.print_facts(output.result_facts(run.record, run.folder))
+        before = [] if watched else output.start_facts(run.record)
+        output.print_facts([*before, *output.result_facts(run.record, run.folder)])
 
 
 @app.command()
@@ -345,7 +351,7 @@ def _self_check() -> list[tuple[str, str]]:
     from dcfsc.self_expression import solve
 
     data = synthetic(
-        n_samples=150, n_clusters=3, subspace_dim=2, ambient_dim=20, noise=0.01, random_state=0
+        n_samples=150, n_clusters=3, subspace_dim=4, ambient_dim=20, noise=0.01, random_state=0
     )
     labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
     wrong = clustering_error(data.y, labels)

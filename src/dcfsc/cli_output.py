@@ -8,22 +8,22 @@ from statistics import median
 from typing import Any
 
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
+NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Names and values, in two columns."""
-    width = max((len(name) for name, _ in facts), default=0)
     if not sys.stdout.isatty():
         for name, value in facts:
-            print(f"{name:<{width}}  {value}")
+            print(f"{name:<{NAME_WIDTH}}  {value}")
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column(style="bold cyan", min_width=NAME_WIDTH, no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in facts:
         grid.add_row(Text(name), Text(value))

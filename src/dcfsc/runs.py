@@ -37,6 +37,7 @@ from dcfsc.estimators.methods import create, load_model
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.estimators.validation import resolve_device
 from dcfsc.files import atomic_path
+from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 FORMAT = 1
 RECORD, LABELS, MODEL = "run.json", "labels.csv", "model.safetensors"
@@ -141,12 +142,8 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     if not folder.is_dir():
         raise InputError(f"there is no run's folder {folder}; 'dcfsc fit ... --out {folder}'.")
     if not (folder / RECORD).is_file():
-        parts = [name for name in (LABELS, MODEL) if (folder / name).exists()]
-        if parts:
-            raise InputError(
-                f"the run {folder} was cut short: it has {' and '.join(parts)} but no {RECORD}; "
-                "fit it again in a new folder."
-            )
+        if (folder / MODEL).exists() or (folder / LABELS).exists():
+            raise InputError(f"the run {folder} was cut short and has no {RECORD}; fit it again.")
         raise InputError(f"{folder} is not a run's folder: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
     labels = _read_labels(folder / LABELS)
@@ -222,6 +219,8 @@ def check_choices(params: Mapping[str, Any]) -> None:
     """Find a wrong choice before the work that comes before its use."""
     if "affinity" in params:
         affinities.get(params["affinity"], params["n_clusters"])
+    if params.get("assign", "kmeans") not in ASSIGNMENTS:
+        raise unknown_name("assignment method", params["assign"], ASSIGNMENTS)
     if "device" in params:
         check_device(params["device"])
     for name in ("subspace_dim", "learning_rate"):

@@ -77,3 +77,16 @@ def test_folder_with_the_name_of_a_file(tmp_path):
 def test_capital_suffix(tmp_path):
     (tmp_path / "T.CSV").write_text("1,2\n3,4\n")
     assert load(tmp_path / "T.CSV").X.tolist() == [[1, 2], [3, 4]]
+
+
+def test_labels_can_be_declined_everywhere(tmp_path):
+    from PIL import Image
+
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    np.savez(tmp_path / "x.npz", X=np.zeros((3, 2)), y=np.arange(3))
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    Image.new("L", (4, 4)).save(tmp_path / "images" / "a" / "1.png")
+    for spec in ("digits", tmp_path / "x.npy", tmp_path / "x.npz", tmp_path / "images"):
+        data = load(spec, labels="none")
+        assert data.y is None
+        assert data.label_names is None

@@ -195,9 +195,9 @@ def test_lasso_meets_the_optimality_conditions(d: int) -> None:
 
 
 def test_outlier_program_agrees_with_linear_programming() -> None:
-    Z, _ = subspaces(30, 4, 20, 4)
+    Z, _ = subspaces(15, 3, 16, 4)
     n, d = Z.shape
-    found = sparse_self_expression(Z, 20.0, tol=1e-5, max_iter=5000)
+    found = sparse_self_expression(Z, 20.0, tol=1e-6, max_iter=8000)
     gamma = 20.0 / float(Z.abs().sum(1).max())
     assert found.converged
     for i in range(0, n, 12):
@@ -205,7 +205,9 @@ def test_outlier_program_agrees_with_linear_programming() -> None:
         cost = np.concatenate([np.ones(n), np.full(d, gamma)])
         bounds = [(0, 0) if j == i else (0, None) for j in range(n + d)] * 2
         system = torch.cat([atoms, -atoms]).T.numpy()
-        optimum = scipy.optimize.linprog(np.tile(cost, 2), A_eq=system, b_eq=Z[i], bounds=bounds)
+        optimum = scipy.optimize.linprog(
+            np.tile(cost, 2), A_eq=system, b_eq=Z[i].numpy(), bounds=bounds
+        )
         c = found.coefficients[i]
         value = float(c.abs().sum() + gamma * (Z[i] - c @ Z).abs().sum())
         assert value == pytest.approx(optimum.fun, rel=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -83,7 +84,10 @@ def read_mat(path: Path) -> dict[str, np.ndarray]:
     import scipy.sparse
 
     try:
-        content = scipy.io.loadmat(path)
+        with warnings.catch_warnings():
+            # about which sparse class comes back: either is made dense below
+            warnings.filterwarnings("ignore", message=".*spmatrix")
+            content = scipy.io.loadmat(path)
     except NotImplementedError:
         raise InputError(
             f"{path} is a MATLAB 7.3 file, which is not read; in MATLAB save it again with "

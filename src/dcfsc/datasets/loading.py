@@ -43,8 +43,8 @@ def load(
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
-        default an array or column called y, label, labels, gnd or target; "none" leaves it among
-        the features. In a folder of images the sub-folders are the labels.
+        default an array or column called y, label, labels, gnd or target, and in a folder of
+        images the sub-folders; "none" for no labels (such a column is then a feature).
     size : (height, width), optional
         Bring images to this size (bicubic).
     gray : bool
@@ -59,17 +59,19 @@ def load(
     size = images.check_size(size)
     try:
         if isinstance(spec, str) and spec in names():
-            return _load_named(spec, labels, size, options)
-        return _load_path(Path(spec).expanduser(), labels, size, gray, skip_broken, options)
+            data = _load_named(spec, labels, size, options)
+        else:
+            data = _load_path(Path(spec).expanduser(), labels, size, gray, skip_broken, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
+    return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
 
 
 def _load_named(
     name: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
 ) -> Dataset:
-    if labels is not None:
+    if labels not in (None, arrays.NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
     if name in ENTRIES:
         data = _call(ENTRIES[name].load, name, options)
@@ -128,7 +130,7 @@ def _original(path: Path) -> Dataset | None:
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
     """The file that ``labels`` names, if it is not a column or an array of ``path`` itself."""
-    if labels is None:
+    if labels is None or labels == arrays.NO_LABELS:
         return None
     file = Path(labels).expanduser()
     if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():

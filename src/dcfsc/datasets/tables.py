@@ -163,8 +163,10 @@ def _same_width(path: Path, layout: Layout) -> bool:
 
     A quoted cell with the separator in it makes this False, which only costs time.
     """
+    mark = layout.separator
     with _text(path) as file:
-        widths = {len(line.split(layout.separator)) for line in file if line.strip()}
+        rows = (line for line in file if line.strip())
+        widths = {line.count(mark) + 1 if mark else len(line.split()) for line in rows}
     return widths == {len(layout.columns)}
 
 

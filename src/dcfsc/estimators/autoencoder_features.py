@@ -64,11 +64,6 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
-
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self._network_state()
 

@@ -105,7 +105,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
-        X = check_array(self, X, reset=True)
+        X = check_array(self, X, reset=True, least_samples=2)
         n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
         fixed = check_lam(self.lam)
         random_state = check_random_state(self.random_state)

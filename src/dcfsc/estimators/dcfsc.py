@@ -76,6 +76,8 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         Added to equation 1; see :mod:`dcfsc.training`.
     tol, patience : float or None, int
         Stop early once the loss has not fallen by the share ``tol`` for ``patience`` steps.
+    precision : "float32" or "bfloat16"
+        Of the network's convolutions on a GPU; the layer's solve is accurate either way.
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     verbose : "auto" or bool
@@ -108,6 +110,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         terms: Sequence[LossTerm] = (),
         tol: float | None = None,
         patience: int = 20,
+        precision: str = "float32",
         affinity: Any = "topk",
         assign: str = "kmeans",
         n_neighbors: int = 5,
@@ -128,6 +131,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.terms = terms
         self.tol = tol
         self.patience = patience
+        self.precision = precision
         self.affinity = affinity
         self.assign = assign
         self.n_neighbors = n_neighbors
@@ -138,7 +142,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True)
+        X = check_array(self, X, reset=True, least_samples=2)
         n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
         fixed = check_lam(self.lam)
         random_state = check_random_state(self.random_state)
@@ -154,6 +158,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
                     terms=self.terms,
                     tol=self.tol,
                     patience=self.patience,
+                    precision=self.precision,
                 )
         calibrate_batch_norm(self.network_, inputs)
         Z = encode(self.network_, inputs)

@@ -70,6 +70,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                     history=self.history_,
                 )
             yield inputs
+        self.history_ = History(self.history_)  # the callbacks stay behind
 
     def transform(self, X: Any) -> np.ndarray:
         """Latents (n, d) of X under the trained encoder."""
@@ -81,6 +82,12 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return encode(
             self.network_, network_input(X, resolve_device(self.device), self.input_scale_)
         )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.input_tags.three_d_array = True
+        return tags
 
     def _network_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
@@ -96,7 +103,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _restore_network(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
-        self.network_ = networks.build(networks.spec_from_dict(values["spec"]))
+        self.network_ = networks.build(networks.from_dict(values["spec"]))
         self.network_.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )

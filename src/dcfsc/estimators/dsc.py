@@ -99,7 +99,7 @@ callbacks
 
     def fit(self, X: Any, y: Any = None) -> DSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True)
+        X = check_array(self, X, reset=True, least_samples=2)
         n = X.shape[0]
         n_clusters = check_n_clusters(self.n_clusters, n)
         if self.norm not in ("l1", "l2"):

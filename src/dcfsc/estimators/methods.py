@@ -10,10 +10,12 @@ from dcfsc.errors import InputError, unknown_name
 from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
+from .dsc import DSC
 
 METHODS: dict[str, type[SubspaceClusterer]] = {
     "dcfsc": DCFSC,
     "closed-form": ClosedFormSubspaceClustering,
+    "dsc": DSC,
 }
 
 

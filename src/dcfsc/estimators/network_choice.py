@@ -55,13 +55,13 @@ def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) ->
         if network != "auto":
             spec = networks.preset_spec(network)
         elif weights is not None:
-            spec = networks.spec_for_weights(weights)
+            spec = networks.preset_spec(networks.preset_for_weights(weights))
         else:
             spec = networks.architecture_for(sample_shape)
     else:
         spec = network
     module = networks.build(spec)
-    expected, found = tuple(module.input_shape), tensor_shape(sample_shape)
+    expected, found = tuple(module.spec.sample_shape), tensor_shape(sample_shape)
     if expected != found:
         raise InputError(
             f"the network takes samples of shape {expected}, but X has {found}; "

@@ -123,9 +123,9 @@ def decode_parameter(value: Any) -> Any:
             raise unknown_name("affinity", kind, _AFFINITIES)
         return _AFFINITIES[kind](**options)
     if isinstance(value, dict) and "spec" in value:
-        from dcfsc.networks import spec_from_dict
+        from dcfsc.networks import from_dict
 
-        return spec_from_dict(value["spec"])
+        return from_dict(value["spec"])
     if isinstance(value, list):
         return tuple(decode_parameter(item) for item in value)
     return value

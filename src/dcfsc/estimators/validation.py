@@ -28,7 +28,9 @@ def resolve_device(device: Any) -> torch.device:
     return resolved
 
 
-def check_array(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
+def check_array(
+    estimator: Any, X: Any, *, reset: bool, least_samples: int = 1
+) -> np.ndarray:
     """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w)."""
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
@@ -40,6 +42,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
         allow_nd=True,
         dtype=np.uint8 if integer_images else (np.float64, np.float32),
         order="C",
+        ensure_min_samples=least_samples,
     )
     if X.ndim > 4:
         raise InputError(

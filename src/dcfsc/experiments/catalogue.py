@@ -12,7 +12,7 @@ from . import paper
 from .cells import Cell, Problem, Record
 from .networks_table import measure_network
 from .pipeline import Session, measure
-from .protocols import METHODS, get_method
+from .methods import METHODS, get_method
 from .step_memory import measure_step
 
 PEOPLE = 38  # Extended Yale B

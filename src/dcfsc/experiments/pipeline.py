@@ -26,7 +26,8 @@ from dcfsc.self_expression import squared_singular_values
 
 from .cells import Cell, CellStore, Problem, Record, one_line
 from .machine import PeakMemory, machine, versions
-from .protocols import Method, Task, get_method
+from .methods import Method, get_method
+from .protocols import PROTOCOLS, Task
 
 PLAIN_AFFINITY = "symmetric"
 
@@ -146,7 +147,7 @@ def measure(cell: Cell, session: Session) -> Record:
         "seconds": round(fitted.seconds, 4),
         "fit_reused": reused,
         "memory": fitted.memory,
-        "notes": "; ".join(filter(None, (samples.notes, method.note))),
+        "notes": "; ".join(filter(None, (samples.notes, PROTOCOLS[cell.problem.dataset].note))),
         "versions": versions(),
         "machine": machine(session.device),
     }

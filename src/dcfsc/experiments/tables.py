@@ -14,7 +14,7 @@ from dcfsc.files import write_text
 from . import paper
 from .catalogue import get
 from .cells import CellStore, Record
-from .protocols import METHODS, get_method
+from .methods import METHODS, get_method
 
 Row = dict[str, Any]
 MARK = "†"

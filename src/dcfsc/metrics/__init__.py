@@ -1,1 +1,29 @@
+"""Scores: of a partition against the true one, and of coefficients against the true classes."""
 
+from dcfsc.metrics.partition import (
+    accuracy,
+    ari,
+    best_map,
+    clustering_error,
+    confusion,
+    nmi,
+    score,
+)
+from dcfsc.metrics.representation import (
+    Connectivity,
+    connectivity,
+    subspace_preserving_error,
+)
+
+__all__ = [
+    "Connectivity",
+    "accuracy",
+    "ari",
+    "best_map",
+    "clustering_error",
+    "confusion",
+    "connectivity",
+    "nmi",
+    "score",
+    "subspace_preserving_error",
+]

@@ -1,1 +1,35 @@
+"""Auto-encoders: convolutional and fully connected, the paper's presets, published weights."""
 
+from dcfsc.networks.autoencoders import (
+    Autoencoder,
+    ConvAutoencoder,
+    LayerRow,
+    MLPAutoencoder,
+    build,
+)
+from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
+from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec, from_dict
+from dcfsc.networks.weights import (
+    load_published_weights,
+    network_for_weights,
+    preset_for_weights,
+)
+
+__all__ = [
+    "PRESETS",
+    "Autoencoder",
+    "ConvAutoencoder",
+    "ConvSpec",
+    "LayerRow",
+    "MLPAutoencoder",
+    "MLPSpec",
+    "Spec",
+    "architecture_for",
+    "build",
+    "from_dict",
+    "load_published_weights",
+    "network_for_weights",
+    "preset",
+    "preset_for_weights",
+    "preset_spec",
+]

@@ -1,11 +1,14 @@
 """Eigenpairs of the normalised affinity:  S V = V diag(w),  V'V = I,  w the k largest, descending.
 
 Three solvers with one signature. `eigh` factors S whole. `arpack` is the implicitly restarted
-Lanczos method, one product at a time. `block` is a block Chebyshev-Davidson method: it knows
-that the spectrum lies in [-1, 1], so a Chebyshev polynomial of S that is small on [-1, a] and
-grows fast on (a, 1] turns every block of products into a strong push towards the wanted end,
-and a block at least as wide as k cannot overlook copies of an eigenvalue, as one Lanczos
-vector can. It is written in torch and runs where S lives.
+Lanczos method, one product at a time. `block` is a block Chebyshev-Davidson method: the spectrum
+lies in [-1, 1], so a Chebyshev polynomial of S that is small on [-1, a] and grows fast on (a, 1]
+turns a block of products into a strong push towards the wanted end, and a block wider than k
+cannot overlook copies of an eigenvalue, as one Lanczos vector can. It is written in torch and
+runs where S lives.
+
+A solver returns None where it does not apply or breaks down; whether a result is good enough is
+for the caller to judge, by `residual`.
 
 References: Y. Zhou and Y. Saad, "A Chebyshev-Davidson algorithm for large symmetric
 eigenproblems", SIAM J. Matrix Anal. Appl. 29 (2007); Y. Zhou, "A block Chebyshev-Davidson method
@@ -25,18 +28,18 @@ from torch import Tensor
 from dcfsc.spectral.graph import DenseAffinity, NormalizedAffinity, SparseAffinity
 
 Eigenpairs: TypeAlias = tuple[Tensor, Tensor]  # values (k,) descending, vectors (n, k)
-Solver: TypeAlias = Callable[
-    [NormalizedAffinity, int, float, np.random.RandomState], "Eigenpairs | None"
-]
+Solver: TypeAlias = Callable[[NormalizedAffinity, int, float, np.ndarray], "Eigenpairs | None"]
 
-GUARD = 4  # vectors computed beyond k: the last wanted pair converges with its neighbours
+FILTER_DEGREE = 24
+MAX_OUTER = 150
+# A sparse S is written out for `eigh` only below this size (1.8 GiB in float64).
+DENSE_LIMIT = 15_000
 
 
-def eigh(
-    S: NormalizedAffinity, k: int, tol: float, random: np.random.RandomState
-) -> Eigenpairs | None:
+def eigh(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
     """All of S by one dense symmetric factorisation, n^3; exact to rounding."""
-    del tol, random
+    if isinstance(S, SparseAffinity) and S.n > DENSE_LIMIT:
+        return None
     try:
         values, vectors = torch.linalg.eigh(S.dense())
     except torch.linalg.LinAlgError:
@@ -44,90 +47,107 @@ def eigh(
     return values[-k:].flip(0), vectors[:, -k:].flip(1).contiguous()
 
 
-def arpack(
-    S: NormalizedAffinity, k: int, tol: float, random: np.random.RandomState
-) -> Eigenpairs | None:
-    """Implicitly restarted Lanczos for the largest eigenvalues; a few more than k are asked for
-    because a tight cluster of eigenvalues near 1 can hide one of its members."""
-    asked = min(k + GUARD, S.n - 1)
-    if asked < k:
+def arpack(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
+    """Implicitly restarted Lanczos for the largest eigenvalues from the vector ``start`` (n,).
+
+    One Lanczos vector can overlook a member of a tight cluster of eigenvalues near 1. Asking for
+    a few pairs more than k guards against that but waits for pairs inside the bulk, which doubled
+    the time or worse; `_overlooked` looks for the missing member instead.
+    """
+    if k >= S.n:
         return None
     operator = spla.LinearOperator((S.n, S.n), matvec=S.matvec, dtype=np.float64)
     if isinstance(S, SparseAffinity) and S.tau == 0:
         operator = S.B
     elif isinstance(S, DenseAffinity) and S.device.type == "cpu":
         operator = S.S.numpy()
+    ncv = min(S.n, max(2 * k + 1, k + 20))
     try:
-        values, vectors = spla.eigsh(
-            operator,
-            k=asked,
-            which="LA",
-            v0=random.standard_normal(S.n),
-            ncv=min(S.n, max(2 * asked + 1, asked + 20)),
-            maxiter=300,
-            tol=tol,
-        )
+        w, V = spla.eigsh(operator, k=k, which="LA", v0=start, ncv=ncv, maxiter=300, tol=tol)
     except (spla.ArpackError, RuntimeError):
         return None
-    order = np.argsort(values)[::-1][:k]
-    w = torch.from_numpy(np.ascontiguousarray(values[order])).to(S.device)
-    V = torch.from_numpy(np.ascontiguousarray(vectors[:, order])).to(S.device)
-    return w, V
+    order = np.argsort(w)[::-1]
+    values = torch.from_numpy(w[order]).to(S.device)
+    vectors = torch.from_numpy(np.ascontiguousarray(V[:, order])).to(S.device)
+    return None if _overlooked(S, values, vectors, start) else (values, vectors)
 
 
-def block(
-    S: NormalizedAffinity, k: int, tol: float, random: np.random.RandomState
-) -> Eigenpairs | None:
+def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
     """Block Chebyshev-Davidson: filter the unconverged Ritz vectors, add them to an orthonormal
-    basis, solve the projected problem, restart from the best Ritz vectors when it is full."""
-    width = k + max(GUARD, k // 4)
+    basis V, solve the projected problem V'SV, restart from the best Ritz vectors when V is full.
+    """
+    width = k + max(4, k // 4)
     room = 3 * width
     if room > S.n:
         return None
-    degree = DEGREE_DENSE if isinstance(S, DenseAffinity) else DEGREE_SPARSE
-    start = random.standard_normal((S.n, width))
-    V = torch.empty((S.n, room), dtype=torch.float64, device=S.device)  # basis (n, m <= room)
+    V = torch.empty((S.n, room), dtype=torch.float64, device=S.device)
     H = torch.zeros((room, room), dtype=torch.float64, device=S.device)  # V' S V
-    W = torch.from_numpy(start).to(S.device)
+    W = _random_block(start, width, S.device)
     m = 0
     for _ in range(MAX_OUTER):
         W = _orthonormal_against(V[:, :m], W)
-        b = W.shape[1]
-        V[:, m : m + b] = W
-        column = V[:, : m + b].T @ S.apply(W)
-        H[: m + b, m : m + b] = column
-        H[m : m + b, : m + b] = column.T
-        m += b
+        end = m + W.shape[1]
+        V[:, m:end] = W
+        H[:end, m:end] = V[:, :end].T @ S.apply(W)
+        H[m:end, :m] = H[:m, m:end].T
+        m = end
         theta, Y = torch.linalg.eigh((H[:m, :m] + H[:m, :m].T) / 2)
         theta, Y = theta.flip(0), Y.flip(1)
-        X = V[:, :m] @ Y[:, :width]
-        R = S.apply(X[:, :k]) - X[:, :k] * theta[:k]
-        open_pairs = (torch.linalg.vector_norm(R, dim=0) > tol).nonzero()[:, 0]
-        if len(open_pairs) == 0:
-            return theta[:k].clone(), X[:, :k].contiguous()
+        X = V[:, :m] @ Y[:, :width]  # Ritz vectors (n, width)
+        R = S.apply(X[:, :k].contiguous()) - X[:, :k] * theta[:k]
+        unconverged = (torch.linalg.vector_norm(R, dim=0) > tol).nonzero()
+        if len(unconverged) == 0:
+            break
         if m + width > room:
             V[:, :width] = X
             H.zero_()
             H.diagonal()[:width] = theta[:width]
             m = width
-        first = int(open_pairs[0])
-        W = _chebyshev_filter(S, X[:, first:], degree, float(theta[width - 1]))
+        first = int(unconverged[0, 0])
+        W = _chebyshev_filter(S, X[:, first:].contiguous(), FILTER_DEGREE, float(theta[width - 1]))
     return theta[:k].clone(), X[:, :k].contiguous()
 
 
-DEGREE_SPARSE = 16
-DEGREE_DENSE = 8
-MAX_OUTER = 200
+SOLVERS: dict[str, Solver] = {"eigh": eigh, "arpack": arpack, "block": block}
+
+
+def residual(S: NormalizedAffinity, values: Tensor, vectors: Tensor) -> float:
+    """max_j |S v_j - w_j v_j|, infinite where anything is not finite."""
+    R = S.apply(vectors) - vectors * values
+    worst = float(torch.linalg.vector_norm(R, dim=0).max())
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _overlooked(S: NormalizedAffinity, values: Tensor, vectors: Tensor, start: np.ndarray) -> bool:
+    """Whether an eigenvalue clearly above the smallest of ``values`` was missed.
+
+    Random vectors orthogonal to the found ones are filtered for the interval above that value;
+    if something lives there, their Ritz values show it. A near-tie at the boundary may pass, and
+    does no harm: either vector is as good.
+    """
+    b = min(4, S.n - vectors.shape[1])
+    smallest = float(values[-1])
+    X = _orthonormal_against(vectors, _random_block(start, b, S.device))
+    X = _chebyshev_filter(S, X, 40, smallest)
+    X = _orthonormal_against(vectors, X)
+    ritz = torch.linalg.eigvalsh(X.T @ S.apply(X))
+    return float(ritz[-1]) > smallest + 1e-6
+
+
+def _random_block(start: np.ndarray, width: int, device: torch.device) -> Tensor:
+    """Normal vectors (n, width) that depend on ``start`` alone, equal on every device."""
+    generator = np.random.default_rng(start[:8].view(np.uint64))
+    return torch.from_numpy(generator.standard_normal((len(start), width))).to(device)
 
 
 def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -> Tensor:
-    """T_degree of S after the map that sends [-1, a] to [-1, 1], applied to X (n x b).
+    """T_degree(S) X (n x b) after the linear map that sends [-1, a] to [-1, 1].
 
-    The recurrence is scaled by T_j(at eigenvalue 1), so nothing overflows for any degree.
+    The three-term recurrence is scaled by its value at eigenvalue 1, so that no degree overflows.
     """
     a = min(max(a, -0.9), 1.0 - 1e-8)
     half, centre = (a + 1.0) / 2.0, (a - 1.0) / 2.0
-    sigma = first = half / (1.0 - centre)
+    first = sigma = half / (1.0 - centre)
     previous, current = X, (S.apply(X) - centre * X) * (sigma / half)
     for _ in range(degree - 1):
         following = 1.0 / (2.0 / first - sigma)
@@ -142,12 +162,10 @@ def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -
 def _orthonormal_against(V: Tensor, W: Tensor) -> Tensor:
     """An orthonormal basis of W's columns made orthogonal to V's (both n x .).
 
-    Twice is enough for the projections; the last one repairs what QR fills in where W's columns
-    were dependent.
+    Two rounds are enough for independent columns; the third repairs what QR fills in where the
+    columns of W were dependent.
     """
     W = W / torch.linalg.vector_norm(W, dim=0).clamp_min(torch.finfo(W.dtype).tiny)
     for _ in range(3):
-        if V.shape[1]:
-            W = W - V @ (V.T @ W)
-        W = torch.linalg.qr(W).Q
+        W = torch.linalg.qr(W - V @ (V.T @ W)).Q
     return W

@@ -15,19 +15,25 @@ from dcfsc.self_expression import ClosedForm, solve
 from .history import History, Plateau
 from .lam import LamRule
 from .loss import LossTerm, Pass, reconstruction_error
+from .precision import check_precision, network_context, prepare
 
 
-def forward(network: Any, X: Tensor, lam: LamRule | None) -> tuple[Pass, ClosedForm | None]:
+def forward(
+    network: Any, X: Tensor, lam: LamRule | None, precision: str = "float32"
+) -> tuple[Pass, ClosedForm | None]:
     """Algorithm 2, lines 4-9: encode, solve, express with B held constant, decode.
 
-    Without ``lam`` it is the plain auto-encoder.
+    Without ``lam`` it is the plain auto-encoder. ``precision`` is the network's; the latents are
+    brought back to that of X before they are solved.
     """
-    latent = network.encoder(X)
-    if lam is None:
-        return Pass(X, latent, latent, network.decoder(latent)), None
-    operator = solve(latent, lam(latent))
-    expressed = operator.apply(latent)
-    return Pass(X, latent, expressed, network.decoder(expressed)), operator
+    with network_context(precision, X.device):
+        latent = network.encoder(X)
+    latent = latent.to(X.dtype)
+    operator = None if lam is None else solve(latent, lam(latent))
+    expressed = latent if operator is None else operator.apply(latent)
+    with network_context(precision, X.device):
+        reconstruction = network.decoder(expressed)
+    return Pass(X, latent, expressed, reconstruction.to(X.dtype)), operator
 
 
 def pretrain(
@@ -77,14 +83,17 @@ def train(
     terms: Sequence[LossTerm] = (),
     tol: float | None = None,
     patience: int = 20,
+    precision: str = "float32",
 ) -> None:
     """Algorithm 2: ``steps`` full-batch Adam steps on equation 1 plus ``terms``."""
+    check_precision(precision, X.device)
+    X = prepare(network, X, precision)
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     network.train()
     stalled = Plateau(tol, patience)
     for step in range(1, steps + 1):
         start = time.perf_counter()
-        state, operator = forward(network, X, lam)
+        state, operator = forward(network, X, lam, precision)
         loss = reconstruction_error(state)
         parts = {"reconstruction": loss}
         for term in terms:

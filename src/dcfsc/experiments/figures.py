@@ -1,0 +1,171 @@
+"""The paper's figures, drawn from the saved cells alone, as PNG and SVG.
+
+Figures are made through matplotlib's objects, never through pyplot, so nobody's global state
+(back end, current figure, settings) is touched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dcfsc.files import atomic_path
+
+from . import paper, tables
+from .catalogue import get
+from .cells import CellStore
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
+MIB = 2**20
+
+
+def write(store: CellStore) -> list[Path]:
+    """Draw an experiment's figure; returns the paths (none where there is nothing to draw)."""
+    rows = tables.summarise(store)
+    draw = {
+        "eyaleb": draw_error_by_clusters,
+        "lambda": draw_lambda_curve,
+        "memory": draw_memory,
+        "parameters": None,
+    }.get(store.experiment, draw_bars)
+    if draw is None or not rows:
+        return []
+    figure = new_figure(8.0, 4.8)
+    axes = figure.add_subplot()
+    draw(axes, rows)
+    axes.set_title(get(store.experiment).title)
+    return save(figure, store.folder, "figure")
+
+
+def new_figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    paths = []
+    for kind in ("png", "svg"):
+        path = folder / f"{name}.{kind}"
+        # No date inside: the same cells give the same picture.
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        with atomic_path(path) as part:
+            figure.savefig(part, format=kind, dpi=150, metadata=metadata)
+        paths.append(path)
+    return paths
+
+
+def draw_bars(axes: Axes, rows: list[Row]) -> None:
+    """One bar a method, in descending order of error; the paper's number as a line where it is."""
+    rows = sorted(rows, key=lambda r: -r["error_mean"])
+    places = range(len(rows))
+    axes.bar(
+        places,
+        [r["error_mean"] for r in rows],
+        yerr=[r["error_std"] or 0.0 for r in rows],
+        color=[REFERENCE if _is_reference(r) else OURS for r in rows],
+        capsize=3,
+    )
+    printed = [(x, r["paper_mean"]) for x, r in zip(places, rows, strict=True) if r["paper_mean"]]
+    for number, (x, value) in enumerate(printed):
+        label = "paper" if number == 0 else None
+        axes.hlines(value, x - 0.45, x + 0.45, color=PAPER, linestyle="--", label=label)
+    for x, row in zip(places, rows, strict=True):
+        text = f"{row['error_mean']:.1f}"
+        axes.annotate(text, (x, row["error_mean"]), (0, 3), textcoords="offset points", ha="center")
+    axes.set_xticks(list(places), [r["title"] for r in rows], rotation=35, ha="right")
+    axes.set_ylabel("clustering error (%)")
+    axes.margins(y=0.12)
+    axes.set_ylim(bottom=0)
+    if printed:
+        axes.legend(frameon=False)
+
+
+def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
+    """Mean error over the windows against the number of people; the paper's DSC and DCFSC dashed."""
+    methods = list(dict.fromkeys(r["method"] for r in sorted(rows, key=lambda r: r["method"])))
+    for number, method in enumerate(methods):
+        line = sorted((r for r in rows if r["method"] == method), key=lambda r: r["K"])
+        reference = _is_reference(line[0])
+        colour = REFERENCE if reference else f"C{number % 10}"
+        axes.errorbar(
+            [r["K"] for r in line],
+            [r["error_mean"] for r in line],
+            yerr=[r["error_std"] or 0.0 for r in line],
+            color=colour,
+            marker="s" if reference else "o",
+            markersize=4,
+            capsize=2,
+            label=line[0]["title"],
+        )
+        if method in ("dsc", "dcfsc"):
+            known = sorted(paper.EYALEB[method].items())
+            axes.plot(
+                [K for K, _ in known],
+                [p.mean for _, p in known],
+                color=colour,
+                linestyle="--",
+                label=f"{line[0]['title']}, paper",
+            )
+    axes.set_xticks(sorted({r["K"] for r in rows}))
+    axes.set_xlabel("number of people K")
+    axes.set_ylabel("clustering error (%), mean over windows")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def draw_lambda_curve(axes: Axes, rows: list[Row]) -> None:
+    """Error of DCFSC against lam; DSC as a red line, as in the paper."""
+    curve = sorted((r for r in rows if r["lam"] is not None), key=lambda r: r["lam"])
+    if curve:
+        axes.errorbar(
+            [r["lam"] for r in curve],
+            [r["error_mean"] for r in curve],
+            yerr=[r["error_std"] or 0.0 for r in curve],
+            color=OURS,
+            marker="o",
+            capsize=3,
+            label="DCFSC",
+        )
+        axes.set_xscale("log")
+    for row in rows:
+        if row["method"] == "dsc":
+            axes.axhline(row["error_mean"], color=RED, label="DSC")
+        elif _is_reference(row):
+            axes.axhline(row["error_mean"], color=REFERENCE, linestyle=":", label=row["title"])
+    axes.set_xlabel("λ")
+    axes.set_ylabel("clustering error (%)")
+    axes.legend(frameon=False)
+
+
+def draw_memory(axes: Axes, rows: list[Row]) -> None:
+    """Peak memory of the steps, datasets side by side."""
+    datasets = list(dict.fromkeys(r["dataset"] for r in rows))
+    methods = [m for m in tables.STEP_TITLES if any(r["method"] == m for r in rows)]
+    width = 0.8 / len(methods)
+    for number, method in enumerate(methods):
+        bars = [r for r in rows if r["method"] == method]
+        places = [datasets.index(r["dataset"]) + (number + 0.5) * width - 0.4 for r in bars]
+        axes.bar(places, [r["step_mib"] for r in bars], width, label=tables.STEP_TITLES[method])
+        for x, row in zip(places, bars, strict=True):
+            text = f"{row['seconds_a_step']:.2g} s"
+            axes.annotate(
+                text, (x, row["step_mib"]), (0, 3), textcoords="offset points", ha="center"
+            )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(datasets)), datasets)
+    axes.set_ylabel("peak memory of training steps (MiB)")
+    axes.margins(y=0.15)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _is_reference(row: Row) -> bool:
+    return bool(tables.get_method(row["method"]).reference)

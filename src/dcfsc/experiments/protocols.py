@@ -1,0 +1,163 @@
+"""What the authors of DSC and DCFSC fix for each dataset, and the features that methods see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.estimators import AutoencoderFeatures
+
+from .cells import Problem
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What the authors of DSC and DCFSC fix for one dataset, as functions of K."""
+
+    affinity: str
+    assign: str
+    dcfsc: Callable[[int], Options]
+    dsc: Callable[[int], Options]
+    published: Options | None  # the auto-encoder that AE+SSC and AE+EDSC take their features from
+    note: str = ""
+
+    @property
+    def start(self) -> Options:
+        """Where DCFSC's network starts."""
+        options = self.dcfsc(2)
+        return {"network": options["network"], "weights": options["weights"]}
+
+
+def _deep(network: str, weights: str | None, steps: int, **options: Any) -> Options:
+    """Common to both deep methods: Adam at 1e-3, no pre-training beyond the published weights."""
+    return {
+        "network": network,
+        "weights": weights,
+        "pretrain_epochs": 0,
+        "steps": steps,
+        "learning_rate": 1e-3,
+        **options,
+    }
+
+
+def _dsc_loss(self_expression: float, reconstruction: float, initial: float) -> Options:
+    return {
+        "coefficient_weight": 1.0,
+        "self_expression_weight": self_expression,
+        "reconstruction_weight": reconstruction,
+        "initial": initial,
+    }
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "eyaleb": Protocol(
+        affinity="dsc-eyaleb",
+        assign="discretize",
+        dcfsc=lambda K: _deep("eyaleb", "dsc_eyaleb", 50 + 25 * K, lam=5e5),
+        dsc=lambda K: _deep(
+            "eyaleb", "dsc_eyaleb", 50 + 25 * K, **_dsc_loss(10 ** (K / 10 - 3), 0.5, 1e-4)
+        ),
+        published={"network": "eyaleb", "weights": "dsc_eyaleb"},
+        note="48 x 42 pixels, as the published code and weights have it (the paper says 48 x 48)",
+    ),
+    "orl": Protocol(
+        affinity="dsc-orl",
+        assign="discretize",
+        dcfsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, lam=5e5),
+        dsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, **_dsc_loss(0.2, 0.5, 0.0)),
+        published={"network": "dsc-orl", "weights": "dsc_orl"},
+        note="the network has the shape of the published weights (channels 3-3-5), which is not "
+        "the paper's table (5-3-3)",
+    ),
+    "coil100": Protocol(
+        affinity="dsc-coil100",
+        assign="discretize",
+        dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
+        dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
+        published={"network": "dsc-coil100", "weights": "dsc_coil100"},
+    ),
+    "digits": Protocol(
+        affinity="symmetric",
+        assign="discretize",
+        dcfsc=lambda K: _deep("auto", None, 3, lam=1.0),
+        dsc=lambda K: _deep("auto", None, 3, **_dsc_loss(1.0, 0.5, 1e-4)),
+        published=None,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem, one seed, one device; ``lam`` where it differs from the protocol's."""
+
+    problem: Problem
+    seed: int
+    device: torch.device
+    lam: float | None = None
+
+    @property
+    def K(self) -> int:
+        return self.problem.n_clusters
+
+    @property
+    def protocol(self) -> Protocol:
+        if self.problem.dataset not in PROTOCOLS:
+            raise unknown_name("dataset with a protocol", self.problem.dataset, PROTOCOLS)
+        return PROTOCOLS[self.problem.dataset]
+
+
+# Features: what a method is given, and how it was made ------------------------------------------
+
+Features = Callable[[Task, np.ndarray], tuple[np.ndarray, str]]
+
+
+def images(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    return X, "images as stored"
+
+
+def pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    return X.reshape(len(X), -1).astype(np.float32), "pixels as stored"
+
+
+def scaled_pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    flat, _ = pixels(task, X)
+    return flat / flat.max(), "pixels over their maximum"
+
+
+def unit_pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    flat, _ = pixels(task, X)
+    norm = np.linalg.norm(flat, axis=1, keepdims=True)
+    return flat / np.where(norm > 0, norm, 1.0), "pixels, rows at unit length"
+
+
+def published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    """Latents of the auto-encoder published with DSC, trained for reconstruction alone."""
+    options = task.protocol.published
+    if options is None:
+        raise InputError(f"no auto-encoder weights are published for {task.problem.dataset}.")
+    return _encode(options, task, X), f"latents of the published weights {options['weights']}"
+
+
+def scaled_published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    Z, how = published_latents(task, X)
+    largest = float(np.abs(Z).max())
+    return Z / (largest if largest > 0 else 1.0), f"{how} over their maximum"
+
+
+def untrained_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    """Latents of the network that DCFSC with this seed starts from."""
+    return _encode(task.protocol.start, task, X), "latents of the untrained network"
+
+
+def _encode(options: Options, task: Task, X: np.ndarray) -> np.ndarray:
+    autoencoder = AutoencoderFeatures(
+        **options, pretrain_epochs=0, device=task.device, random_state=task.seed, verbose=False
+    )
+    return autoencoder.fit(X).transform(X)

@@ -1,0 +1,139 @@
+"""Scores of coefficients and affinities against the true classes, before any clustering.
+
+A representation is subspace-preserving when each point is expressed by points of its own class
+alone, and well connected when the points of one class do not fall apart: spectral clustering
+needs both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from dcfsc.errors import InputError
+from dcfsc.metrics.partition import label_codes
+
+# Above this many points of one class its two eigenvalues come from Lanczos, not a factorisation.
+DENSE_CLASS = 600
+
+
+class Connectivity(NamedTuple):
+    """``minimum`` and ``mean`` over classes of ``per_class`` (classes in sorted order)."""
+
+    minimum: float
+    mean: float
+    per_class: np.ndarray
+
+
+def subspace_preserving_error(C: Any, y: ArrayLike) -> float:
+    """100/N sum_i (1 - sum_{j: y_j = y_i} |C_ij| / |c_i|_1), in percent.
+
+    C (N x N, dense or SciPy sparse) has the coefficients of point i in ROW i; transpose it where
+    they stand in columns. The diagonal is ignored. A row without coefficients expresses nothing
+    wrongly and counts 0.
+    """
+    labels, W = _checked(C, y)
+    total = np.asarray(W.sum(axis=1)).ravel()
+    if sp.issparse(W):
+        coo = W.tocoo()
+        wrong = labels[coo.row] != labels[coo.col]
+        outside = np.bincount(coo.row[wrong], weights=coo.data[wrong], minlength=len(labels))
+    else:
+        own = np.empty(len(labels))
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            own[members] = W[np.ix_(members, members)].sum(axis=1)
+        outside = np.clip(total - own, 0.0, None)
+    share = np.divide(outside, total, out=np.zeros_like(total), where=total > 0)
+    return float(100.0 * np.clip(share, 0.0, 1.0).mean())
+
+
+def connectivity(A: Any, y: ArrayLike) -> Connectivity:
+    """Second smallest eigenvalue of  I - D^-1/2 A_c D^-1/2  for every class c, min and mean.
+
+    A (N x N, symmetric, dense or SciPy sparse) is an affinity, of which absolute values are
+    taken; A_c is its block of class c without the diagonal and D that block's degrees. The value is 0 for a class that falls apart (an isolated
+    point counts) and at most n_c / (n_c - 1), reached when all pairs are linked alike. Classes
+    of one point have no second eigenvalue: they are NaN in ``per_class`` and left out of
+    ``minimum`` and ``mean``, which are NaN if nothing is left.
+    """
+    labels, W = _checked(A, y)
+    if abs(W - W.T).max() > 1e-5 * max(float(W.max()), np.finfo(float).tiny):
+        raise InputError("the affinity is not symmetric; give |C| + |C|'.")
+    members = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
+    per_class = np.array([_algebraic_connectivity(_block(W, index)) for index in members])
+    defined = per_class[~np.isnan(per_class)]
+    if len(defined) == 0:
+        return Connectivity(float("nan"), float("nan"), per_class)
+    return Connectivity(float(defined.min()), float(defined.mean()), per_class)
+
+
+def _block(W: Any, index: np.ndarray) -> sp.csr_array:
+    return sp.csr_array(W[index][:, index])
+
+
+def _algebraic_connectivity(W: sp.csr_array) -> float:
+    """1 - (second largest eigenvalue of D^-1/2 W D^-1/2); NaN for one point."""
+    n = W.shape[0]
+    if n == 1:
+        return float("nan")
+    if connected_components(W, directed=False, return_labels=False) > 1:
+        return 0.0
+    root = 1.0 / np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+    S = W.multiply(root[:, None]).multiply(root[None, :]).tocsr()
+    second = None
+    if n > DENSE_CLASS:
+        # The leading eigenvector is known, D^1/2 1: with it moved to the other end of the
+        # spectrum the second becomes the first, however close the two are.
+        leading = (1.0 / root) / np.linalg.norm(1.0 / root)
+        second = _largest_without(S, leading)
+    if second is None:
+        second = scipy.linalg.eigh(S.toarray(), eigvals_only=True, subset_by_index=[n - 2, n - 2])[
+            0
+        ]
+    return float(max(0.0, 1.0 - second))
+
+
+def _largest_without(S: sp.csr_array, leading: np.ndarray) -> float | None:
+    """The largest eigenvalue of S but that of the eigenvector ``leading``; None if not found."""
+
+    def product(x: np.ndarray) -> np.ndarray:
+        x = x.ravel()
+        return S @ x - (2.0 * (leading @ x)) * leading
+
+    n = len(leading)
+    start = np.random.default_rng(0).standard_normal(n)
+    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
+    try:
+        return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    except ArpackNoConvergence:
+        return None
+
+
+def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
+    """Class codes (N,) and |matrix| without its diagonal, float64, dense or CSR."""
+    labels = label_codes(y, "y")[1]
+    sparse = sp.issparse(matrix)
+    W: Any = sp.csr_array(matrix, dtype=np.float64, copy=True) if sparse else np.asarray(matrix)
+    if W.ndim != 2 or W.shape != (len(labels), len(labels)):
+        raise InputError(
+            f"the matrix has shape {W.shape} for {len(labels)} labels; it must be N x N."
+        )
+    if not np.isfinite(W.data if sparse else W).all():
+        raise InputError("the matrix has NaN or infinite entries.")
+    if sparse:
+        W.sum_duplicates()
+        rows = np.repeat(np.arange(len(labels)), np.diff(W.indptr))
+        W.data = np.abs(W.data)
+        W.data[rows == W.indices] = 0.0
+        W.eliminate_zeros()
+    else:
+        W = np.abs(np.array(W, dtype=np.float64))
+        np.fill_diagonal(W, 0.0)
+    return labels, W

@@ -1,0 +1,193 @@
+"""Auto-encoders: an encoder to flat latents, a decoder back, one interface for images and vectors.
+
+z = encoder(x),  x~ = decoder(z):   x (n, *sample_shape) -> z (n, latent_dim) -> x~ like x
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dcfsc.errors import InputError
+from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
+from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+}
+
+
+class LayerRow(NamedTuple):
+    """One column of the paper's network tables; an MLP's layers have no kernel and no stride."""
+
+    layer: str
+    kernel: int | None
+    stride: int | None
+    channels: int
+    parameters: int
+
+
+class Autoencoder(nn.Module, abc.ABC):
+    """What training needs of a network: ``encoder``, ``decoder``, ``latent_dim``, ``spec``."""
+
+    encoder: nn.Module
+    decoder: nn.Module
+    spec: Spec
+
+    @property
+    def latent_dim(self) -> int:
+        return self.spec.latent_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(self.encoder(x))
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Glorot uniform weights drawn from ``generator``, zero biases, fresh batch norms."""
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.reset_parameters()
+            elif isinstance(module, ConvLayer | nn.Linear):
+                _glorot_uniform(module.weight, generator)
+                if module.bias is not None:
+                    module.bias.zero_()
+
+    @abc.abstractmethod
+    def parameter_table(self) -> list[LayerRow]:
+        """One row a layer, named as in the paper: Encoder-1, ..., Decoder-1, ..."""
+
+
+class ConvAutoencoder(Autoencoder):
+    """Convolutions down, their mirror image up; x (n, c, h, w), latents (n, latent_dim).
+
+    ``convolution`` is "patches" (matrix products over patches, samples last), "native" (PyTorch's
+    own operators) or "auto": patches on a CPU, native elsewhere and for a handful of samples. All
+    give the same result up to rounding.
+    """
+
+    spec: ConvSpec
+
+    def __init__(
+        self,
+        spec: ConvSpec,
+        generator: torch.Generator | None = None,
+        convolution: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.encoder: ConvEncoder = ConvEncoder(spec)
+        self.decoder: ConvDecoder = ConvDecoder(spec)
+        self.convolution = convolution
+        self.reset_parameters(_seeded(generator))
+
+    @property
+    def convolution(self) -> str:
+        return self.encoder.convolution
+
+    @convolution.setter
+    def convolution(self, name: str) -> None:
+        if name not in CONVOLUTIONS:
+            raise InputError(f"convolution must be one of {CONVOLUTIONS}, got {name!r}.")
+        self.encoder.convolution = self.decoder.convolution = name
+
+    def parameter_table(self) -> list[LayerRow]:
+        """Rows as in the paper's tables: a batch norm counts its two running statistics, and a
+        decoder layer has the channels of the encoder layer it undoes."""
+        spec, rows = self.spec, []
+        layers = list(zip(spec.kernels, spec.strides, spec.channels, strict=True))
+        parts = (("Encoder", self.encoder, layers), ("Decoder", self.decoder, layers[::-1]))
+        for part, modules, sizes in parts:
+            for i, (module, (kernel, stride, channels)) in enumerate(
+                zip(modules, sizes, strict=True), start=1
+            ):
+                rows.append(LayerRow(f"{part}-{i}", kernel, stride, channels, _count(module)))
+        return rows
+
+
+class MLPAutoencoder(Autoencoder):
+    """Fully connected layers for feature vectors; x (n, input_dim), latents (n, latent_dim)."""
+
+    spec: MLPSpec
+
+    def __init__(self, spec: MLPSpec, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.spec = spec
+        sizes = (spec.input_dim, *spec.hidden, spec.latent_dim)
+        self.encoder = _Scaled(sizes, spec.activation, before=spec.input_scale)
+        self.decoder = _Scaled(sizes[::-1], spec.activation, after=1.0 / spec.input_scale)
+        self.reset_parameters(_seeded(generator))
+
+    def parameter_table(self) -> list[LayerRow]:
+        rows = []
+        for part, modules in (("Encoder", self.encoder), ("Decoder", self.decoder)):
+            linear = [m for m in modules.modules() if isinstance(m, nn.Linear)]
+            for i, module in enumerate(linear, start=1):
+                units = module.out_features if part == "Encoder" else module.in_features
+                rows.append(LayerRow(f"{part}-{i}", None, None, units, _count(module)))
+        return rows
+
+
+class _Scaled(nn.Sequential):
+    """Linear layers with an activation between them, and a constant factor at one end."""
+
+    def __init__(
+        self, sizes: tuple[int, ...], activation: str, before: float = 1.0, after: float = 1.0
+    ) -> None:
+        layers: list[nn.Module] = []
+        for i, (inputs, outputs) in enumerate(pairwise(sizes)):
+            if i:
+                layers.append(_ACTIVATIONS[activation]())
+            # nn.Linear initialises itself from the global generator unless this is skipped.
+            layers.append(nn.utils.skip_init(nn.Linear, inputs, outputs))
+        super().__init__(*layers)
+        self.before, self.after, self.inputs = before, after, sizes[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 2 or x.shape[1] != self.inputs:
+            raise InputError(
+                f"the network takes (n, {self.inputs}) features, got shape {tuple(x.shape)}."
+            )
+        x = x.to(next(self.parameters()).dtype)
+        x = super().forward(x * self.before if self.before != 1 else x)
+        return x * self.after if self.after != 1 else x
+
+
+def build(
+    spec: Spec, generator: torch.Generator | None = None, convolution: str = "auto"
+) -> ConvAutoencoder | MLPAutoencoder:
+    """The network a spec describes; weights from ``generator`` (default: seed 0)."""
+    if isinstance(spec, ConvSpec):
+        return ConvAutoencoder(spec, generator, convolution)
+    if isinstance(spec, MLPSpec):
+        return MLPAutoencoder(spec, generator)
+    raise InputError(f"build takes a ConvSpec or an MLPSpec, got {type(spec).__name__}.")
+
+
+def _seeded(generator: torch.Generator | None) -> torch.Generator:
+    return torch.Generator().manual_seed(0) if generator is None else generator
+
+
+def _glorot_uniform(weight: Tensor, generator: torch.Generator) -> None:
+    """U(-b, b) with b = sqrt(6 / (fan in + fan out)); drawn on the generator's own device, so the
+    numbers do not depend on where the network lives."""
+    fans = (weight.shape[0] + weight.shape[1]) * math.prod(weight.shape[2:])
+    bound = math.sqrt(6.0 / fans)
+    draw = torch.empty(weight.shape, dtype=weight.dtype, device=generator.device)
+    weight.copy_(draw.uniform_(-bound, bound, generator=generator))
+
+
+def _count(module: nn.Module) -> int:
+    """Numbers a layer holds, the batch norm's running mean and variance among them."""
+    counted = sum(p.numel() for p in module.parameters())
+    for norm in module.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            counted += 2 * norm.num_features
+    return counted

@@ -1,0 +1,178 @@
+"""The convolutional encoder and decoder: layers, batch norm, and the choice of convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dcfsc.errors import InputError
+from dcfsc.networks import convolution, patches
+from dcfsc.networks.convolution import SameGeometry
+from dcfsc.networks.patches import Workspace
+from dcfsc.networks.specs import ConvSpec
+
+CONVOLUTIONS = ("auto", "patches", "native")
+
+# With fewer samples the innermost runs are too short to be worth rearranging the images.
+FEWEST_SAMPLES = 16
+
+# TensorFlow's defaults, which the paper's networks were built with: epsilon 1e-3, and a moving
+# average that keeps 0.99 of the old value (PyTorch's momentum is the share of the new one).
+BATCH_NORM_EPSILON = 1e-3
+BATCH_NORM_MOMENTUM = 0.01
+
+
+class ConvLayer(nn.Module):
+    """(Transposed) convolution, then batch norm if any, then ReLU if any.
+
+    ``weight`` is (channels of the small map, channels of the large map, k, k) in either direction;
+    a layer with batch norm has no bias, which the norm would subtract again.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        geometry: SameGeometry,
+        *,
+        transposed: bool,
+        batch_norm: bool,
+        relu: bool,
+    ) -> None:
+        super().__init__()
+        small, large = (inputs, outputs) if transposed else (outputs, inputs)
+        self.geometry, self.transposed, self.relu = geometry, transposed, relu
+        self.weight = nn.Parameter(torch.zeros(small, large, geometry.kernel, geometry.kernel))
+        self.bias = None if batch_norm else nn.Parameter(torch.zeros(outputs))
+        self.norm = (
+            nn.BatchNorm2d(outputs, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM) if batch_norm else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """PyTorch's operators: x (n, c, h, w)."""
+        apply = convolution.convolve_transposed if self.transposed else convolution.convolve
+        x = apply(x, self.weight, self.bias, self.geometry)
+        if self.norm is not None:
+            x = self.norm(x)
+        return F.relu(x) if self.relu else x
+
+    def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
+        """The same layer on x (c, h, w, n), by matrix products."""
+        apply = patches.convolve_transposed if self.transposed else patches.convolve
+        if self.norm is None:
+            return apply(x, self.weight, self.bias, self.geometry, self.relu, workspace)
+        x = apply(x, self.weight, self.bias, self.geometry, False, workspace)
+        # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
+        x = self.norm(x.flatten(2)[None])[0].view(x.shape)
+        return F.relu_(x) if self.relu else x
+
+
+class _ConvStack(nn.ModuleList):
+    """Layers in a row; on a CPU, blocks of samples that stay in cache pass all of them at once."""
+
+    convolution = "auto"
+
+    def _use_patches(self, x: Tensor) -> bool:
+        if self.convolution == "auto":
+            return x.device.type == "cpu" and len(x) >= FEWEST_SAMPLES
+        return self.convolution == "patches"
+
+    def _layers(self) -> Iterator[ConvLayer]:
+        return (module for module in self if isinstance(module, ConvLayer))
+
+    def _samples_last(self, x: Tensor) -> Iterator[Tensor]:
+        """x (n, ...) in blocks -> results (features, block)."""
+        # Batch norm needs every sample at each layer; the convolution itself then works in blocks.
+        size = len(x)
+        if all(layer.norm is None for layer in self._layers()):
+            largest = min(patches.block_size(la.weight, la.geometry) for la in self._layers())
+            size = patches.even_blocks(len(x), largest)
+        workspace = Workspace()
+        for block in x.split(max(size, 1)):
+            last = block.reshape(len(block), -1).t().reshape(*x.shape[1:], len(block))
+            yield self._through(last, workspace)
+
+    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
+        for layer in self._layers():
+            x = layer.samples_last(x, workspace)
+        return x
+
+
+class ConvEncoder(_ConvStack):
+    """Upright images (n, c, h, w), in pixels -> latents (n, latent_dim)."""
+
+    def __init__(self, spec: ConvSpec) -> None:
+        channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
+        super().__init__(
+            ConvLayer(
+                channels[i],
+                channels[i + 1],
+                geometry,
+                transposed=False,
+                batch_norm=spec.batch_norm and i < last,
+                relu=spec.latent_relu or i < last,
+            )
+            for i, geometry in enumerate(spec.geometries)
+        )
+        self.spec = spec
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or tuple(x.shape[1:]) != self.spec.input_shape:
+            expected = ", ".join(map(str, self.spec.input_shape))
+            raise InputError(f"the network takes (n, {expected}) images, got {tuple(x.shape)}.")
+        x = x.to(next(self.parameters()).dtype)
+        if self.spec.input_scale != 1:
+            x = x * self.spec.input_scale
+        if self._use_patches(x):
+            return torch.cat([z.flatten(0, 2).t() for z in self._samples_last(x)])
+        if self.spec.transposed:
+            x = x.transpose(2, 3)
+        for layer in self._layers():
+            x = layer(x)
+        return x.flatten(1)
+
+    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
+        return super()._through(x.transpose(1, 2) if self.spec.transposed else x, workspace)
+
+
+class ConvDecoder(_ConvStack):
+    """Latents (n, latent_dim) -> upright images (n, c, h, w), in pixels."""
+
+    def __init__(self, spec: ConvSpec) -> None:
+        channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
+        geometries = spec.geometries
+        super().__init__(
+            ConvLayer(
+                channels[i + 1],
+                channels[i],
+                geometries[i],
+                transposed=True,
+                batch_norm=spec.batch_norm and i > 0,
+                relu=spec.output_relu or i > 0,
+            )
+            for i in range(last, -1, -1)
+        )
+        self.spec = spec
+
+    def forward(self, z: Tensor) -> Tensor:
+        if z.ndim != 2 or z.shape[1] != self.spec.latent_dim:
+            raise InputError(
+                f"the decoder takes (n, {self.spec.latent_dim}) latents, got {tuple(z.shape)}."
+            )
+        x = z.reshape(len(z), *self.spec.latent_shape)
+        if self._use_patches(x):
+            x = torch.cat([v.flatten(0, 2).t() for v in self._samples_last(x)])
+            x = x.view(len(z), *self.spec.input_shape)
+        else:
+            for layer in self._layers():
+                x = layer(x)
+            if self.spec.transposed:
+                x = x.transpose(2, 3)
+        return x if self.spec.input_scale == 1 else x / self.spec.input_scale
+
+    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
+        x = super()._through(x, workspace)
+        return x.transpose(1, 2) if self.spec.transposed else x

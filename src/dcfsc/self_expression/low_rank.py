@@ -1,0 +1,423 @@
+"""Low-rank self-expression: LRR (Liu et al.) and LRSC (Vidal and Favaro).
+
+Rows are samples: Z is (N, d), the coefficients C are (N, N) and Z ~ C Z. The papers put samples in
+columns; their matrices are the transposes of these. Whatever the precision of Z, the computation is
+in double precision and the result is in that of Z.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from dcfsc.errors import unknown_name
+from dcfsc.self_expression.sparse import check_matrix, check_positive
+
+ErrorNorm = Literal["l21", "l1"]
+Method = Literal["admm", "alm"]
+
+_CHECK_EVERY = 10  # a duality gap costs about half an iteration
+_PENALTY, _RELAXATION = 2.0, 1.6  # for a program scaled by _balanced_scale
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankRepresentation:
+    """The coefficients of LRR and how their computation ended.
+
+    Attributes:
+        coefficients: C, (N, N), of rank ``rank``.
+        error: E = Z - C Z, (N, d); rows (l21) or entries (l1) that are far from zero are corrupted.
+        rank: rank of C.
+        objective: |C|_* + lam |E| at these two.
+        gap: a certified bound on (objective - optimum) / objective, from a feasible dual point.
+        n_iter: iterations made.
+        residual: what the stopping rule compared last: ``gap`` for "admm", the largest violation
+            of a constraint for "alm".
+        converged: whether the stopping rule was met.
+        advice: what to raise or lower where that helps, else empty.
+    """
+
+    coefficients: Tensor
+    error: Tensor
+    rank: int
+    objective: float
+    gap: float
+    n_iter: int
+    residual: float
+    converged: bool
+    advice: str = ""
+
+
+@torch.no_grad()
+def low_rank_representation(
+    Z: Tensor,
+    lam: float = 0.18,
+    *,
+    norm: ErrorNorm = "l21",
+    method: Method = "admm",
+    gap: float = 1e-4,
+    rho: float = 1.1,
+    mu: float = 1e-6,
+    max_mu: float = 1e10,
+    tol: float = 1e-8,
+    max_iter: int = 2000,
+) -> LowRankRepresentation:
+    r"""Low-rank representation: the code of lowest nuclear norm, up to errors in a few samples.
+
+        min |C|_* + lam |E|   subject to  Z = C Z + E
+
+    with |E| = sum_i |e_i|_2 over the samples (``norm="l21"``) or sum_ij |E_ij| ("l1"). The problem
+    is convex. Without errors (lam = inf) the answer is C = V V', V the left singular vectors of Z:
+    block diagonal for independent subspaces. Choose it when whole samples ("l21") or some entries
+    ("l1") are grossly wrong, and N and the rank of Z allow an eigendecomposition per iteration;
+    :func:`low_rank_subspace` needs only one for all, with Gaussian noise in place of gross errors.
+
+    Args:
+        Z: samples in rows, (N, d), float32 or float64.
+        lam: price of the errors; Z -> s Z with lam -> lam / s leaves C as it is. The authors take
+            0.18 for Extended Yale B. ``math.inf`` asks for the code without errors.
+        norm: which errors are expected.
+        method: "admm" alternates over two blocks at a fixed penalty, which converges to the
+            optimum, and stops when a dual point proves it; fewer iterations, and free of the scale
+            of Z. "alm" is the authors' inexact augmented Lagrangian, which raises the penalty at
+            each step and stops when the constraints hold: at a feasible point that need not be the
+            optimum, the further from it the larger the entries of Z. ``gap`` of the result says how
+            far. Take it to repeat the authors' numbers.
+        gap: relative duality gap at which "admm" stops.
+        rho, mu, max_mu: growth, first value and bound of the penalty of "alm".
+        tol: largest violation of a constraint at which "alm" stops.
+        max_iter: at most so many iterations.
+
+    Notes:
+        With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not N x N;
+        the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal S. An
+        iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d more
+        with "l1". Memory: see :func:`low_rank_representation_memory`.
+
+    References:
+        G. Liu, Z. Lin, S. Yan, J. Sun, Y. Yu, Y. Ma. Robust recovery of subspace structures by
+        low-rank representation. IEEE Transactions on Pattern Analysis and Machine Intelligence
+        35(1), 2013.
+    """
+    check_matrix(Z, "Z")
+    if norm not in get_args(ErrorNorm):
+        raise unknown_name("norm", norm, get_args(ErrorNorm))
+    if method not in get_args(Method):
+        raise unknown_name("method", method, get_args(Method))
+    check_positive(lam=None if lam == math.inf else lam, gap=gap, tol=tol, max_iter=max_iter)
+    check_positive(rho=rho, mu=mu, max_mu=max_mu)
+    X = Z.double()
+    V, S, Ut = torch.linalg.svd(X, full_matrices=False)
+    r = int((S > S[0] * max(Z.shape) * torch.finfo(Z.dtype).eps).sum())
+    V, S, Ut = V[:, :r].contiguous(), S[:r], Ut[:r]
+    if lam == math.inf or r == 0:
+        C = (V @ V.T).to(Z.dtype)
+        return LowRankRepresentation(C, Z - C @ Z, r, float(r), 0.0, 0, 0.0, True)
+    scale = _balanced_scale(X, lam, norm) if method == "admm" else 1.0
+    if norm == "l21":
+        program = _Program(V * (S / scale), S / scale, None, lam * scale)
+    else:
+        program = _Program(X / scale, S / scale, Ut, lam * scale)
+    if method == "admm":
+        end = _admm(program, gap, max_iter)
+    else:
+        end = _inexact_alm(program, rho, mu, max_mu, tol, max_iter)
+    error = (X - (end.J @ (V.T @ X))).to(Z.dtype)
+    C = (end.J @ V.T).to(Z.dtype)
+    return LowRankRepresentation(
+        C,
+        error,
+        end.rank,
+        end.objective,
+        end.gap,
+        end.n_iter,
+        end.residual,
+        end.converged,
+        _advice(method, end, rho),
+    )
+
+
+def low_rank_representation_memory(
+    n: int, d: int, dtype: torch.dtype, *, norm: ErrorNorm = "l21"
+) -> int:
+    """Peak bytes that :func:`low_rank_representation` allocates for (n, d), besides Z itself."""
+    r = min(n, d)
+    copy = 0 if dtype == torch.float64 else n * d
+    decomposition = n * d + 2 * (n * r + r * d) + 4 * r * r
+    wide = n * r if norm == "l21" else n * d  # the errors, their multiplier, the target
+    iteration = n * r + r * d + 8 * n * r + 6 * wide + 4 * r * r
+    result = 3 * n * r + r * d + 2 * n * d + n * n + n * n * dtype.itemsize // 8
+    return 8 * (copy + max(decomposition, iteration, result))
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """min |J|_* + lam |E|  subject to  T = J B + E,  B = diag(spectrum) or diag(spectrum) U'."""
+
+    target: Tensor  # T, (N, r) for l21 and (N, d) for l1
+    spectrum: Tensor  # (r,), descending
+    directions: Tensor | None  # U', (r, d) for l1; for l21 everything is rotated by U
+    lam: float
+
+    def times(self, J: Tensor) -> Tensor:
+        """J B, shaped as the target."""
+        scaled = J * self.spectrum
+        return scaled if self.directions is None else scaled @ self.directions
+
+    def adjoint(self, E: Tensor) -> Tensor:
+        """E B', (N, r)."""
+        return (E if self.directions is None else E @ self.directions.T) * self.spectrum
+
+    def shrink(self, E: Tensor, threshold: float) -> Tensor:
+        """The proximal map of threshold times the norm of the errors."""
+        if self.directions is None:
+            size = torch.linalg.vector_norm(E, dim=1, keepdim=True)
+            return E * (1 - threshold / size.clamp_min(threshold))
+        return torch.nn.functional.softshrink(E, threshold)
+
+    def norm(self, E: Tensor) -> float:
+        """|E|, the sum over rows (l21) or entries (l1)."""
+        if self.directions is None:
+            return float(torch.linalg.vector_norm(E, dim=1).sum())
+        return float(E.abs().sum())
+
+    def lower_bound(self, Y: Tensor) -> float:
+        """The dual max <Y, T>, |Y B'|_2 <= 1, |Y|^dual <= lam, at Y scaled until it is feasible."""
+        image = self.adjoint(Y)
+        spectral = float(torch.linalg.eigvalsh(image.T @ image)[-1].clamp_min(0).sqrt())
+        rows = torch.linalg.vector_norm(Y, dim=1) if self.directions is None else Y.abs()
+        excess = max(1.0, spectral, float(rows.max()) / self.lam)
+        return float((Y * self.target).sum()) / excess
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """Where an iteration stopped."""
+
+    J: Tensor
+    rank: int
+    objective: float
+    gap: float
+    n_iter: int
+    residual: float
+    converged: bool
+
+
+def _admm(program: _Program, gap: float, max_iter: int) -> _End:
+    """Two blocks, (J, E) and C = J, at a fixed penalty and over-relaxed; W are scaled multipliers.
+
+    J and E do not meet in any term, so they are one block and the classical proof holds. After
+    each step the multiplier of C = J is W_E B', hence W_E alone gives the dual point.
+    """
+    mu, relax, T = _PENALTY, _RELAXATION, program.target
+    weight = program.spectrum.square() + 1
+    W_J = T.new_zeros(len(T), len(weight))
+    C, W_E, fit = torch.zeros_like(W_J), torch.zeros_like(T), torch.zeros_like(T)
+    bound, n_iter, reached = 0.0, 0, math.inf
+    while reached > gap and n_iter < max_iter:
+        n_iter += 1
+        J, singular = shrink_singular_values(C + W_J, 1 / mu)
+        E = program.shrink(T - fit + W_E, program.lam / mu)
+        mixed_J = torch.lerp(C, J, relax)
+        mixed_E = torch.lerp(T - fit, E, relax)
+        C = (program.adjoint(T - mixed_E + W_E) + mixed_J - W_J) / weight
+        fit = program.times(C)
+        W_E += T - fit - mixed_E
+        W_J += C - mixed_J
+        if n_iter % _CHECK_EVERY == 0 or n_iter == max_iter:
+            objective = float(singular.sum()) + program.lam * program.norm(T - program.times(J))
+            bound = max(bound, program.lower_bound(mu * W_E))
+            reached = (objective - bound) / objective
+    reached = max(reached, 0.0)
+    return _End(J, len(singular), objective, reached, n_iter, reached, reached <= gap)
+
+
+def _inexact_alm(
+    program: _Program, rho: float, mu: float, max_mu: float, tol: float, max_iter: int
+) -> _End:
+    """The authors' order: J, C, E, multipliers, then a larger penalty."""
+    T = program.target
+    weight = program.spectrum.square() + 1
+    Y_J = T.new_zeros(len(T), len(weight))
+    C, Y_E, E = torch.zeros_like(Y_J), torch.zeros_like(T), torch.zeros_like(T)
+    bound, n_iter, residual = 0.0, 0, math.inf
+    while residual > tol and n_iter < max_iter:
+        n_iter += 1
+        J, singular = shrink_singular_values(C + Y_J / mu, 1 / mu)
+        C = (program.adjoint(T - E + Y_E / mu) + J - Y_J / mu) / weight
+        fit = program.times(C)
+        E = program.shrink(T - fit + Y_E / mu, program.lam / mu)
+        violated_E, violated_J = T - fit - E, C - J
+        Y_E += mu * violated_E
+        Y_J += mu * violated_J
+        residual = float(torch.maximum(violated_E.abs().max(), violated_J.abs().max()))
+        mu = min(max_mu, rho * mu)
+        if n_iter % _CHECK_EVERY == 0:
+            bound = max(bound, program.lower_bound(Y_E))
+    objective = float(singular.sum()) + program.lam * program.norm(T - program.times(J))
+    bound = max(bound, program.lower_bound(Y_E))
+    gap = max(0.0, (objective - bound) / objective)
+    return _End(J, len(singular), objective, gap, n_iter, residual, residual <= tol)
+
+
+def shrink_singular_values(M: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """argmin_J threshold |J|_* + 1/2 |J - M|^2 for M (N, r), r <= N, and J's singular values > 0."""
+    size = float(torch.linalg.matrix_norm(M))
+    if size <= threshold:
+        return torch.zeros_like(M), M.new_zeros(0)
+    # Squaring leaves an error of round-off * size^2 / threshold in the values that matter.
+    if threshold > 1e-6 * size:
+        squares, W = torch.linalg.eigh(M.T @ M)
+        keep = squares > threshold**2
+        s, W = squares[keep].sqrt(), W[:, keep]
+        return ((M @ W) * (1 - threshold / s)) @ W.T, s - threshold
+    U, s, Wt = torch.linalg.svd(M, full_matrices=False)
+    keep = s > threshold
+    s = s[keep] - threshold
+    return (U[:, keep] * s) @ Wt[keep], s
+
+
+def _balanced_scale(Z: Tensor, lam: float, norm: ErrorNorm) -> float:
+    """The s for which an error of Z / s as large as a sample weighs as much as its price lam s.
+
+    The singular values of C are of order one and its multiplier at most one; with this scale the
+    errors and theirs are alike, and one penalty of order one suits both constraints.
+    """
+    size = torch.linalg.vector_norm(Z, dim=1) if norm == "l21" else Z.abs()
+    return math.sqrt(float(size.mean()) / lam)
+
+
+def _advice(method: Method, end: _End, rho: float) -> str:
+    if not end.converged:
+        hint = "gap" if method == "admm" else "tol"
+        return (
+            f"LRR stopped after {end.n_iter} iterations at {end.residual:.1e}: "
+            f"raise max_iter (now {end.n_iter}) or {hint}."
+        )
+    if method == "alm" and end.gap > 0.01:
+        return (
+            f"LRR's objective may lie {100 * end.gap:.1f}% above the optimum: "
+            f"lower rho (now {rho:g}) or take method='admm'."
+        )
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankSubspace:
+    """The coefficients of LRSC and the clean data they express.
+
+    Attributes:
+        coefficients: C = C', (N, N), eigenvalues in [0, 1).
+        clean: A, (N, d), with A ~ C A; Z itself where alpha is infinite.
+        error: Z - A, (N, d).
+        rank: rank of C, the number of singular values above the threshold.
+        objective: the problem's value at C and A, its global minimum.
+        n_iter: Newton steps for the roots of the polynomial; 0 where alpha is infinite.
+        residual: the largest relative defect of a root.
+        converged: whether the roots are exact to round-off.
+        advice: what to raise where no singular value passes the threshold, else empty.
+    """
+
+    coefficients: Tensor
+    clean: Tensor
+    error: Tensor
+    rank: int
+    objective: float
+    n_iter: int
+    residual: float
+    converged: bool
+    advice: str = ""
+
+
+@torch.no_grad()
+def low_rank_subspace(
+    Z: Tensor, tau: float | None = None, alpha: float | None = None
+) -> LowRankSubspace:
+    r"""Low-rank subspace clustering: clean data and its low-rank code, both in closed form.
+
+        min |C|_* + tau/2 |A - C A|_F^2 + alpha/2 |Z - A|_F^2    over A and C = C'
+
+    Choose it for Gaussian noise: one singular value decomposition, no iteration, nothing to tune
+    but two scales. For grossly wrong samples see :func:`low_rank_representation`.
+
+    Args:
+        Z: samples in rows, (N, d), float32 or float64.
+        tau: price of an imperfect code; by default 100 / |Z|_2^2, |Z|_2 the largest singular value,
+            as in the authors' code. C is then free of the scale of Z.
+        alpha: price of the noise Z - A; by default tau / 2. ``math.inf`` fixes A = Z.
+
+    Notes:
+        With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and
+        A = V diag(u) U' / sqrt(tau), where each u minimises, for x = sqrt(tau) sigma, a = alpha/tau,
+
+            a/2 (x - u)^2 + phi(u),   phi(u) = u^2 / 2 if u <= 1, else 1 - 1 / (2 u^2).
+
+        phi is what the best C pays for a singular value of A. A minimiser is u = a x / (a + 1) with
+        no part in C, or the largest root of u + 1 / (a u^3) = x; the cheaper is taken. The problem
+        in (A, C) is not convex, yet this is its global minimum: given the singular values of A,
+        |Z - A| is least when A shares the singular vectors of Z. For a < 3 the kept values jump,
+        at the x where both cost the same; alpha = inf (u = x) is convex and thresholds sigma at
+        1/sqrt(tau). Cost: N d min(N, d) for the decomposition, N^2 rank for C.
+
+    References:
+        R. Vidal, P. Favaro. Low rank subspace clustering (LRSC). Pattern Recognition Letters 43,
+        2014.
+    """
+    check_matrix(Z, "Z")
+    check_positive(tau=tau, alpha=None if alpha == math.inf else alpha)
+    V, sigma, Ut = torch.linalg.svd(Z.double(), full_matrices=False)
+    tau = tau or 100 / (float(sigma[0]) ** 2 or 1.0)
+    alpha = alpha or tau / 2
+    x, a = math.sqrt(tau) * sigma, alpha / tau
+    if alpha == math.inf:
+        u, n_iter, residual = x, 0, 0.0
+    else:
+        u, n_iter, residual = _polynomial_shrinkage(x, a)
+    rank = int((u > 1).sum())
+    kept = u[:rank]  # u does not decrease with x, so the kept values come first
+    C = ((V[:, :rank] * (1 - kept**-2)) @ V[:, :rank].T).to(Z.dtype)
+    clean = Z if alpha == math.inf else ((V * (u / math.sqrt(tau))) @ Ut).to(Z.dtype)
+    noise = 0.0 if alpha == math.inf else a / 2 * float((x - u).square().sum())
+    cost = float(_code_price(u).sum()) + noise
+    advice = ""
+    if rank == 0 and bool(sigma[0] > 0):
+        advice = f"LRSC kept no singular value, C is zero: raise tau (now {tau:.3g}) or alpha."
+    exact = residual < 1e-12
+    return LowRankSubspace(C, clean, Z - clean, rank, cost, n_iter, residual, exact, advice)
+
+
+def low_rank_subspace_memory(n: int, d: int, dtype: torch.dtype) -> int:
+    """Peak bytes that :func:`low_rank_subspace` allocates for (n, d), besides Z itself."""
+    r = min(n, d)
+    copy = 0 if dtype == torch.float64 else n * d
+    factors = n * r + r * d
+    decomposition = n * d + factors + 4 * r * r
+    result = n * r + n * n + (n * n + 2 * n * d) * dtype.itemsize // 8
+    return 8 * (copy + max(decomposition, factors + result))
+
+
+def _code_price(u: Tensor) -> Tensor:
+    """min_c |c| + (1 - c)^2 u^2 / 2, at c = 1 - 1/u^2 where that is positive."""
+    return torch.where(u > 1, 1 - 0.5 / u.clamp_min(1).square(), u.square() / 2)
+
+
+def _polynomial_shrinkage(x: Tensor, a: float) -> tuple[Tensor, int, float]:
+    """argmin_u a/2 (x - u)^2 + phi(u) for each x; the Newton steps and the largest defect."""
+    small = a / (a + 1) * x
+    low = max(1.0, (3 / a) ** 0.25)  # u + 1 / (a u^3) increases and is convex from here on
+    exists = x >= low + 1 / (a * low**3)
+    u = torch.where(exists, x, 2 * low)
+    goal = torch.where(exists, x, 2 * low + 1 / (a * (2 * low) ** 3))
+    n_iter, defect = 0, math.inf
+    # From the right of the largest root Newton's steps decrease towards it.
+    while defect > 1e-15 and n_iter < 60:
+        n_iter += 1
+        u = (u - (u + 1 / (a * u**3) - goal) / (1 - 3 / (a * u**4))).clamp_min(low)
+        defect = float(((u + 1 / (a * u**3) - goal) / goal).abs().max())
+    price = a / 2 * (goal - u).square() + _code_price(u)
+    cheaper = exists & (price <= a / 2 * (x - small).square() + small.square() / 2)
+    return torch.where(cheaper, u, small), n_iter, defect

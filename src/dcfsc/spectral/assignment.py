@@ -1,0 +1,216 @@
+"""From an embedding to labels: k-means, the Yu-Shi discretisation, pivoted QR."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import numpy as np
+import scipy.linalg
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.spectral.embedding import Embedding, Seed, random_from
+
+logger = logging.getLogger("dcfsc")
+
+METHODS = ("kmeans", "cluster_qr", "discretize")
+ROWS = ("auto", "unit", "random_walk", "plain")
+
+# Beyond this many rows k-means looks for its centres on a sample of SAMPLE rows.
+LARGE = 50_000
+SAMPLE = 20_000
+# A row this short holds rounding errors only (an eigenvector's entries are about N^-1/2).
+ZERO_ROW = 1e-13
+
+
+def assign(
+    embedding: Embedding,
+    n_clusters: int,
+    *,
+    method: str = "kmeans",
+    rows: str = "auto",
+    random_state: Seed = None,
+    n_init: int = 10,
+    n_restarts: int = 1,
+) -> np.ndarray:
+    """Labels (N,) int64 for ``n_clusters`` clusters, numbered by first appearance.
+
+    ``method``:
+
+    - "kmeans": k-means with ``n_init`` starts on the rows of the embedding scaled to length 1
+      (Ng, Jordan and Weiss 2001). Above 50,000 points the starts run on a random sample of
+      20,000 rows and the best centres are refined once on all rows.
+    - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
+      the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
+      the best objective wins. The default 1 is the protocol behind published numbers.
+    - "cluster_qr": rotation from a pivoted QR factorisation (Damle, Minden and Ying 2019); no
+      randomness.
+
+    ``rows`` is what k-means and cluster_qr look at: "unit" (rows of V at length 1),
+    "random_walk" (D^-1/2 V, scikit-learn's choice), "plain" (V); "auto" is "unit" for k-means
+    and "plain" for cluster_qr. "discretize" has its own scaling and takes "auto" only.
+
+    Points set aside by the embedding (isolated or stray) and points with a zero row carry no
+    evidence and join the largest cluster. If the rows hold fewer distinct groups than
+    ``n_clusters``, fewer clusters come back, with a warning.
+    """
+    if method not in METHODS:
+        raise unknown_name("assignment method", method, METHODS)
+    if rows not in ROWS:
+        raise unknown_name("row scaling", rows, ROWS)
+    if method == "discretize" and rows != "auto":
+        raise InputError(f"rows={rows!r} does not apply to discretize, which scales on its own.")
+    _check_count("n_init", n_init)
+    _check_count("n_restarts", n_restarts)
+    K = _check_clusters(n_clusters, embedding, method)
+    random = random_from(random_state)
+
+    V = _rows(embedding, K, method, rows)
+    evident = ~embedding.set_aside & (np.linalg.norm(embedding.vectors, axis=1) > ZERO_ROW)
+    n_evident = int(evident.sum())
+    if n_evident <= K or K == 1:
+        labels = np.arange(n_evident, dtype=np.int64) % K
+    elif method == "kmeans":
+        labels = _kmeans(V[evident], K, random, n_init)
+    elif method == "discretize":
+        labels = discretize(V[evident], random, n_restarts)
+    else:
+        labels = cluster_qr(V[evident])
+    return _complete(labels, evident, K)
+
+
+def discretize(V: np.ndarray, random: np.random.RandomState, n_restarts: int = 1) -> np.ndarray:
+    """min over partitions X* and rotations R of |X* - Xr R|^2, Xr the rows of V at length 1.
+
+    V is (N, K) with columns of equal length and no zero rows; X* (N, K) has one 1 a row. The two
+    unknowns alternate: X* takes each row's largest entry of Xr R; R is the polar factor of
+    Xr' X*. Each restart begins at one random row and adds rows as orthogonal to those before as
+    can be found. Reference: S. X. Yu and J. Shi, "Multiclass spectral clustering", ICCV 2003.
+    """
+    Xr = V / np.linalg.norm(V, axis=1, keepdims=True)
+    best, best_agreement = np.zeros(len(V), dtype=np.int64), -np.inf
+    for _ in range(n_restarts):
+        labels, agreement = _alternate(Xr, _spread_rows(Xr, random.randint(len(Xr))))
+        if agreement > best_agreement:
+            best, best_agreement = labels, agreement
+    return best
+
+
+def cluster_qr(V: np.ndarray) -> np.ndarray:
+    """argmax_k |V Q|_ik with Q the polar factor of the K rows that pivoted QR of V' picks.
+
+    The pivots are K rows as near to orthogonal as a greedy choice gets, one from each cluster;
+    Q turns them onto the axes. Reference: A. Damle, V. Minden and L. Ying, "Simple, direct and
+    efficient multi-way spectral clustering", Information and Inference 8 (2019).
+    """
+    K = V.shape[1]
+    _, pivots = scipy.linalg.qr(V.T, mode="r", pivoting=True)
+    Q = _polar(V[pivots[:K]].T)[0]
+    return np.abs(V @ Q).argmax(axis=1)
+
+
+def _spread_rows(Xr: np.ndarray, first: int) -> np.ndarray:
+    """R (K, K) whose columns are row ``first`` and rows greedily orthogonal to those chosen."""
+    K = Xr.shape[1]
+    R = np.empty((K, K))
+    R[:, 0] = Xr[first]
+    overlap = np.zeros(len(Xr))
+    for j in range(1, K):
+        overlap += np.abs(Xr @ R[:, j - 1])
+        R[:, j] = Xr[overlap.argmin()]
+    return R
+
+
+def _alternate(Xr: np.ndarray, R: np.ndarray, max_iter: int = 20) -> tuple[np.ndarray, float]:
+    """Alternate labels and rotation from R; labels and their agreement sum(svd(X*' Xr))."""
+    n, K = Xr.shape
+    previous = 0.0
+    for iteration in range(max_iter + 1):
+        labels = (Xr @ R).argmax(axis=1)
+        order = np.argsort(labels, kind="stable")
+        present, begin = np.unique(labels[order], return_index=True)
+        M = np.zeros((K, K))  # X*' Xr: the sum of each cluster's rows
+        M[present] = np.add.reduceat(Xr[order], begin, axis=0)
+        rotation, agreement = _polar(M)
+        # Agreement is at most n, so this is rounding of the objective 2 (n - agreement).
+        if iteration == max_iter or abs(agreement - previous) <= n * np.finfo(float).eps:
+            break
+        previous, R = agreement, rotation.T
+    return labels, agreement
+
+
+def _polar(M: np.ndarray) -> tuple[np.ndarray, float]:
+    """The orthogonal polar factor U W' of M = U diag(s) W' and sum(s)."""
+    try:
+        U, s, Wt = scipy.linalg.svd(M)
+    except scipy.linalg.LinAlgError:
+        # QR iteration is slower than divide and conquer, and does not share its failures.
+        U, s, Wt = scipy.linalg.svd(M, lapack_driver="gesvd")
+    return U @ Wt, float(s.sum())
+
+
+def _kmeans(V: np.ndarray, K: int, random: np.random.RandomState, n_init: int) -> np.ndarray:
+    with warnings.catch_warnings():
+        # Fewer distinct rows than clusters: said once, in this library's words, by `_complete`.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if len(V) <= LARGE:
+            return KMeans(K, n_init=n_init, random_state=random).fit(V).labels_
+        logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, len(V))
+        sample = V[random.choice(len(V), SAMPLE, replace=False)]
+        centres = KMeans(K, n_init=n_init, random_state=random).fit(sample).cluster_centers_
+        return KMeans(K, init=centres, n_init=1, random_state=random).fit(V).labels_
+
+
+def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
+    """The matrix whose rows are grouped; see ``rows`` in `assign`."""
+    if method == "discretize":
+        # scikit-learn hands over D^-1/2 V and gives its columns one length. The division by
+        # the degrees cancels in the rows' directions, but not in the columns' lengths.
+        V = embedding.random_walk_vectors()[:, :K]
+        return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    V = embedding.vectors if method == "kmeans" else embedding.vectors[:, :K]
+    if rows == "random_walk":
+        V = embedding.random_walk_vectors()[:, : V.shape[1]]
+    if rows == "unit" or (rows == "auto" and method == "kmeans"):
+        length = np.linalg.norm(V, axis=1, keepdims=True)
+        V = np.divide(V, length, out=np.zeros_like(V), where=length > 0)
+    return V
+
+
+def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:
+    """Labels of all points from those of the ``evident`` ones, numbered by first appearance."""
+    full = np.zeros(len(evident), dtype=np.int64)
+    if len(labels):
+        full[~evident] = np.bincount(labels).argmax()
+        full[evident] = labels
+    present, first, inverse = np.unique(full, return_index=True, return_inverse=True)
+    if len(present) < K:
+        warnings.warn(
+            f"{len(present)} clusters were found where {K} were asked for: the embedding has too "
+            "few distinct rows.",
+            UserWarning,
+            stacklevel=3,
+        )
+    rank = np.empty(len(present), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(present))
+    return rank[inverse]
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is {value!r}; give an integer of at least 1.")
+
+
+def _check_clusters(n_clusters: object, embedding: Embedding, method: str) -> int:
+    _check_count("n_clusters", n_clusters)
+    K = int(n_clusters)  # type: ignore[call-overload]
+    n, k = embedding.vectors.shape
+    if n < K:
+        raise InputError(f"n_clusters is {K} but there are only {n} points.")
+    if method != "kmeans" and k < K:
+        raise InputError(
+            f"{method} needs {K} eigenvectors for {K} clusters; the embedding has {k}."
+        )
+    return K

@@ -1,0 +1,67 @@
+"""Spectral clustering in one call: affinity -> embedding -> labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from dcfsc.errors import InputError
+from dcfsc.spectral.assignment import assign as assign_labels
+from dcfsc.spectral.embedding import Embedding, Seed, embed, random_from
+from dcfsc.spectral.graph import Affinity
+
+
+@dataclass(frozen=True)
+class SpectralResult:
+    """``labels`` (N,) int64 and the `Embedding` that they were read from."""
+
+    labels: np.ndarray
+    embedding: Embedding
+
+
+def cluster(
+    affinity: Affinity,
+    n_clusters: int,
+    *,
+    assign: str = "kmeans",
+    n_components: int | None = None,
+    rows: str = "auto",
+    solver: str = "auto",
+    regularization: float | Literal["auto"] = "auto",
+    random_state: Seed = None,
+    n_init: int = 10,
+    n_restarts: int = 1,
+    tol: float = 1e-8,
+    device: str | torch.device | None = None,
+) -> SpectralResult:
+    """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
+
+    The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given (more help only
+    k-means). The other parameters are those of `embed` and, with ``assign`` naming the method,
+    of `assign`. One seed drives both steps.
+    """
+    if not isinstance(n_clusters, int | np.integer) or isinstance(n_clusters, bool):
+        raise InputError(f"n_clusters is {n_clusters!r}; give an integer.")
+    random = random_from(random_state)
+    embedding = embed(
+        affinity,
+        int(n_clusters) if n_components is None else n_components,
+        solver=solver,
+        regularization=regularization,
+        random_state=random,
+        tol=tol,
+        device=device,
+    )
+    labels = assign_labels(
+        embedding,
+        int(n_clusters),
+        method=assign,
+        rows=rows,
+        random_state=random,
+        n_init=n_init,
+        n_restarts=n_restarts,
+    )
+    return SpectralResult(labels, embedding)

@@ -1,0 +1,258 @@
+"""Spectral embedding: the leading eigenvectors of the normalised, regularised affinity."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, residual
+from dcfsc.spectral.graph import Affinity, NormalizedAffinity, read_affinity
+
+logger = logging.getLogger("dcfsc")
+
+Seed = int | np.random.RandomState | np.random.Generator | None
+
+# tau as a share of the mean degree where "auto" regularises. On planted clusters with stray
+# pieces of 1-5 weakly linked points, shares below 0.3 let the pieces win and 1 was best or within
+# 0.3 points of error of the best.
+AUTO_SHARE = 1.0
+# A connected component smaller than 1/STRAY of the mean cluster size N/K is no cluster; where
+# there are more components than clusters some must give way, and the bound is higher.
+STRAY, STRAY_CROWDED = 20, 5
+# Up to this size one dense factorisation is at once the fastest and the most accurate.
+SMALL = 500
+# What a backward stable solver reaches whatever tolerance was asked for.
+ATTAINABLE = 1e-12
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The k leading eigenpairs of  S = D_t^-1/2 (A + tau/n 11') D_t^-1/2,  D_t = diag(d + tau).
+
+    ``vectors`` (N, k) has orthonormal columns and zero rows at the points ``set_aside``;
+    ``values`` (k,) descend; ``degrees`` (N,) are d, without self-loops; ``isolated`` (N,) marks
+    d = 0; ``set_aside`` (N,) marks the points left out of the eigenproblem (isolated ones and,
+    under automatic regularisation, those of stray components); ``n_connected`` counts connected
+    components, each isolated point being one; ``residual`` is max_j |S v_j - w_j v_j|; ``solver``
+    names the solver that gave the result; ``regularization`` is tau as a share of the mean degree
+    and ``tau`` its absolute value.
+    """
+
+    vectors: np.ndarray
+    values: np.ndarray
+    degrees: np.ndarray
+    isolated: np.ndarray
+    set_aside: np.ndarray
+    n_connected: int
+    residual: float
+    solver: str
+    regularization: float
+    tau: float
+
+    def random_walk_vectors(self) -> np.ndarray:
+        """D_t^-1/2 V (N, k): right eigenvectors of the random walk D_t^-1 (A + tau/n 11')."""
+        root = np.sqrt(self.degrees + self.tau)
+        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+        return self.vectors * inverse[:, None]
+
+
+def embed(
+    affinity: Affinity,
+    n_components: int,
+    *,
+    solver: str = "auto",
+    regularization: float | Literal["auto"] = "auto",
+    random_state: Seed = None,
+    tol: float = 1e-8,
+    device: str | torch.device | None = None,
+) -> Embedding:
+    """Eigenvectors of D^-1/2 A D^-1/2 for the ``n_components`` largest eigenvalues.
+
+    ``affinity`` (N x N, non-negative, symmetric) is a NumPy array, a torch tensor (dense or
+    sparse; the eigenproblem is solved on its device, or on ``device``) or a SciPy sparse matrix.
+    Its diagonal is ignored, as in Ng, Jordan and Weiss (2001) and in scikit-learn.
+
+    ``solver``: "eigh" (dense factorisation), "arpack" (Lanczos), "block" (block
+    Chebyshev-Davidson, in torch) or "auto": "eigh" for up to 500 points or when a quarter of the
+    spectrum is wanted, else "arpack" on the CPU and "block" on a CUDA device. A result whose
+    residual exceeds ``tol`` is handed to the next solver; if none succeeds the best one is
+    returned with a warning.
+
+    ``regularization``: a number sets tau as that share of the mean degree (Amini, Chen, Bickel
+    and Levina 2013; Joseph and Yu 2016); 0 gives the plain problem. Isolated points (no affinity
+    with any other) are left out of the problem and have zero rows. "auto" also leaves out stray
+    components, those of fewer than N/(20 n_components) points, or N/(5 n_components) when there
+    are more components than ``n_components``, which would otherwise take an eigenvector each;
+    tau is then 0 unless more than ``n_components`` components are left, and the mean degree if
+    so. Nothing but isolated points is left out where strays hold half of the points or more.
+
+    ``random_state`` fixes the solvers' starting vectors; global random state is never touched.
+    """
+    if solver != "auto" and solver not in SOLVERS:
+        raise unknown_name("solver", solver, ["auto", *SOLVERS])
+    share = _check_share(regularization)
+    tol = _check_tol(tol)
+    graph = read_affinity(affinity, device)
+    k = _check_components(n_components, graph.n)
+    # Drawn before anything else, so that a seed leaves the stream at the same place whatever
+    # solver runs: what is drawn next (the assignment's start) does not depend on the solver.
+    start = random_from(random_state).uniform(-1.0, 1.0, graph.n)
+
+    isolated = graph.degrees == 0
+    component = graph.components()
+    keep = ~isolated if share is not None else ~isolated & ~_stray(component, isolated, k)
+    if share is None:
+        left = len(np.unique(component[keep]))
+        share = AUTO_SHARE if left > k else 0.0
+    kept = graph.subgraph(keep)
+    tau = share * float(kept.degrees.mean())
+    values, vectors, worst, used = _solve(kept.normalized(tau), k, solver, tol, start[keep])
+    values, vectors = _at_all_points(values, vectors, keep, k)
+    return Embedding(
+        vectors=vectors,
+        values=values,
+        degrees=graph.degrees * graph.scale,
+        isolated=isolated,
+        set_aside=~keep,
+        n_connected=int(component.max()) + 1,
+        residual=worst,
+        solver=used,
+        regularization=share,
+        tau=tau * graph.scale,
+    )
+
+
+def eigengap(values: np.ndarray, minimum: int = 2) -> list[tuple[int, float]]:
+    """Candidates for the number of clusters: (K, w_K - w_{K+1}) with the largest gap first.
+
+    ``values`` are eigenvalues in descending order, as in `Embedding`; K runs from ``minimum`` to
+    len(values) - 1. Ties keep the smaller K first.
+    """
+    w = np.asarray(values, dtype=np.float64).ravel()
+    if not np.isfinite(w).all() or (np.diff(w) > 1e-8).any():
+        raise InputError("eigengap needs finite eigenvalues in descending order.")
+    if len(w) <= max(minimum, 1):
+        raise InputError(
+            f"eigengap got {len(w)} eigenvalues; at least {max(minimum, 1) + 1} are needed."
+        )
+    gaps = [(K, float(w[K - 1] - w[K])) for K in range(max(minimum, 1), len(w))]
+    return sorted(gaps, key=lambda pair: -pair[1])
+
+
+def random_from(random_state: Seed) -> np.random.RandomState:
+    """A RandomState for any seed; None gives fresh entropy, never NumPy's global state."""
+    if random_state is None:
+        return np.random.RandomState()
+    if isinstance(random_state, np.random.Generator):
+        return np.random.RandomState(int(random_state.integers(2**32)))
+    try:
+        return check_random_state(random_state)
+    except ValueError:
+        raise InputError(
+            f"random_state is {random_state!r}; give None, a non-negative integer, a RandomState "
+            "or a Generator."
+        ) from None
+
+
+def _check_share(regularization: object) -> float | None:
+    if isinstance(regularization, str) and regularization == "auto":
+        return None
+    if isinstance(regularization, int | float | np.number) and 0 <= regularization < math.inf:
+        return float(regularization)
+    raise InputError(
+        f"regularization is {regularization!r}; give 'auto' or a share of the mean degree >= 0."
+    )
+
+
+def _check_tol(tol: object) -> float:
+    if isinstance(tol, int | float | np.number) and 0 <= tol < 1:
+        return max(float(tol), ATTAINABLE)
+    raise InputError(f"tol is {tol!r}; give a number in [0, 1).")
+
+
+def _check_components(n_components: object, n: int) -> int:
+    if not isinstance(n_components, int | np.integer) or isinstance(n_components, bool):
+        raise InputError(f"n_components is {n_components!r}; give an integer.")
+    if not 1 <= n_components <= n:
+        raise InputError(f"n_components is {n_components}; it must lie in 1..{n}, the points.")
+    return int(n_components)
+
+
+def _stray(component: np.ndarray, isolated: np.ndarray, k: int) -> np.ndarray:
+    """The points (N,) of components too small to be one of k clusters; see `embed`."""
+    size = np.bincount(component)[component]
+    crowded = len(np.unique(component[~isolated])) > k
+    stray = size * (STRAY_CROWDED if crowded else STRAY) * k < len(component)
+    left = (~stray & ~isolated).sum()
+    if left < k or 2 * left <= (~isolated).sum():
+        return np.zeros_like(stray)
+    return stray
+
+
+def _preference(S: NormalizedAffinity, k: int, solver: str) -> list[str]:
+    """Solver names in the order in which to try them."""
+    order = ["arpack", "block", "eigh"] if S.device.type == "cpu" else ["block", "eigh", "arpack"]
+    if solver == "auto" and (S.n <= SMALL or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
+        solver = "eigh"
+    if solver != "auto":
+        order.remove(solver)
+        order.insert(0, solver)
+    return order
+
+
+def _solve(
+    S: NormalizedAffinity, k: int, solver: str, tol: float, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float, str]:
+    """Eigenpairs by the first solver that reaches ``tol``, else the best of all, with a warning."""
+    k = min(k, S.n)
+    best: tuple[np.ndarray, np.ndarray, float, str] | None = None
+    for name in _preference(S, k, solver):
+        pairs = SOLVERS[name](S, k, tol, start)
+        if pairs is None:
+            logger.info("the eigensolver %s does not apply or broke down", name)
+            continue
+        worst = residual(S, *pairs)
+        if best is None or worst < best[2]:
+            best = (pairs[0].cpu().numpy(), pairs[1].cpu().numpy(), worst, name)
+        if worst <= tol:
+            return best
+        logger.info("the eigensolver %s stopped at residual %.1e > %.1e", name, worst, tol)
+    if best is None:
+        raise InputError(
+            f"no eigensolver could treat the affinity of {S.n} points with {k} components; "
+            "check its scale, or ask for fewer components."
+        )
+    warnings.warn(
+        f"no eigensolver reached tol={tol:.1e}; the best, {best[3]}, has residual {best[2]:.1e}.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return best
+
+
+def _at_all_points(
+    values: np.ndarray, vectors: np.ndarray, keep: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of the kept points as rows among all N, with a deterministic sign.
+
+    Where fewer than k points were kept, the columns missing are indicators of points set aside,
+    which are eigenvectors of the whole matrix for the value 0.
+    """
+    peak = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    full = np.zeros((len(keep), k))
+    full[keep, : vectors.shape[1]] = vectors * np.where(peak < 0, -1.0, 1.0)
+    missing = k - vectors.shape[1]
+    if missing:
+        full[np.flatnonzero(~keep)[:missing], np.arange(vectors.shape[1], k)] = 1.0
+        values = np.concatenate([values, np.zeros(missing)])
+        order = np.argsort(-values, kind="stable")
+        values, full = values[order], full[:, order]
+    return values, full

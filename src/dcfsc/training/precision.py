@@ -1,0 +1,39 @@
+"""How the network computes; the self-expressive layer always stays accurate."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dcfsc.errors import InputError, unknown_name
+
+Precision = Literal["float32", "bfloat16"]
+PRECISIONS = ("float32", "bfloat16")
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    if precision not in PRECISIONS:
+        raise unknown_name("precision", precision, PRECISIONS)
+    if precision == "bfloat16" and device.type != "cuda":
+        raise InputError(
+            f"precision 'bfloat16' is for CUDA devices; on {device.type} it would be slower. "
+            "Use 'float32'."
+        )
+
+
+def network_context(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Convolutions and matrix products of the network in bfloat16, or as they are."""
+    if precision == "bfloat16":
+        return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+    return nullcontext()
+
+
+def prepare(network: Any, X: Tensor, precision: str) -> Tensor:
+    """Lay images and weights out with the channels last where that is the faster order."""
+    if precision == "bfloat16" and X.ndim == 4:
+        network.to(memory_format=torch.channels_last)
+        return X.contiguous(memory_format=torch.channels_last)
+    return X
