@@ -11,9 +11,31 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .estimators import DCFSC, ClosedFormSubspaceClustering
+    from .estimators import (
+        DCFSC,
+        DSC,
+        EDSC,
+        LRR,
+        LRSC,
+        SSC,
+        SSCOMP,
+        AutoencoderFeatures,
+        ClosedFormSubspaceClustering,
+        KernelSSC,
+    )
 
-_ESTIMATORS = ("DCFSC", "ClosedFormSubspaceClustering")
+_ESTIMATORS = (
+    "DCFSC",
+    "DSC",
+    "EDSC",
+    "LRR",
+    "LRSC",
+    "SSC",
+    "SSCOMP",
+    "AutoencoderFeatures",
+    "ClosedFormSubspaceClustering",
+    "KernelSSC",
+)
 _ROOMS = (
     "affinity",
     "datasets",
@@ -27,7 +49,19 @@ _ROOMS = (
     "training",
 )
 
-__all__ = ["DCFSC", "ClosedFormSubspaceClustering", "__version__"]
+__all__ = [
+    "DCFSC",
+    "DSC",
+    "EDSC",
+    "LRR",
+    "LRSC",
+    "SSC",
+    "SSCOMP",
+    "AutoencoderFeatures",
+    "ClosedFormSubspaceClustering",
+    "KernelSSC",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -354,6 +354,7 @@ def _self_check() -> list[tuple[str, str]]:
         n_samples=150, n_clusters=3, subspace_dim=4, ambient_dim=20, noise=0.01, random_state=0
     )
     labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
+    assert data.y is not None
     wrong = clustering_error(data.y, labels)
     Z = torch.from_numpy(data.X).to(torch.float64)
     samples, features = (solve(Z, 0.1, form=form).dense() for form in ("samples", "features"))

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc import affinity
-from dcfsc.affinity import LowRank, Symmetric, TopK
+from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy, principal_rows
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 ALL = [Symmetric(), Symmetric(scale=False), LowRank(), LowRank(0.5, 2, 3.5), TopK(), TopK(3, 2.0)]
+ALL.append(RowSpace())
 
 
 def coefficients(n=30, seed=0):
@@ -128,3 +129,13 @@ def test_sparse_coefficients_give_the_dense_affinity(make):
     np.testing.assert_allclose(
         as_array(sparse), as_array(make(ExplicitCoefficients(C), 3)), atol=1e-12
     )
+
+
+def test_row_space_of_a_projector_sees_the_angles_within_it():
+    """For C = V V' (LRR without noise) the affinity is the cosine of the rows of V to the 4th."""
+    V = torch.linalg.qr(
+        torch.randn(20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    ).Q
+    A = RowSpace()(ExplicitCoefficients(V @ V.T), 2)
+    unit = V / V.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(A, (unit @ unit.T) ** 4)

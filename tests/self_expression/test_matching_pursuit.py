@@ -63,9 +63,11 @@ def test_supports_and_coefficients_are_those_of_scikit_learn(
 
 @pytest.mark.parametrize("gram", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_independent_subspaces_are_told_apart_and_end_early(gram: bool, dtype: torch.dtype) -> None:
+def test_incoherent_subspaces_are_told_apart_and_codes_end_early(
+    gram: bool, dtype: torch.dtype
+) -> None:
     rng = np.random.default_rng(1)
-    parts = [rng.standard_normal((30, 3)) @ rng.standard_normal((3, 12)) for _ in range(4)]
+    parts = [rng.standard_normal((30, 3)) @ rng.standard_normal((3, 200)) for _ in range(4)]
     Z = torch.from_numpy(np.concatenate(parts)).to(dtype)
     labels = np.repeat(np.arange(4), 30)
     found = orthogonal_matching_pursuit(Z, 8, gram=gram)

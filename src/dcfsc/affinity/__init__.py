@@ -3,7 +3,8 @@
 from .base import Affinity, AffinityMatrix
 from .low_rank import LowRank
 from .registry import get, names
+from .row_space import RowSpace
 from .symmetric import Symmetric
 from .topk import TopK
 
-__all__ = ["Affinity", "AffinityMatrix", "LowRank", "Symmetric", "TopK", "get", "names"]
+__all__ = ["Affinity", "AffinityMatrix", "LowRank", "RowSpace", "Symmetric", "TopK", "get", "names"]

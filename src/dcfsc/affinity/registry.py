@@ -9,6 +9,7 @@ from dcfsc.errors import InputError, unknown_name
 
 from .base import Affinity
 from .low_rank import LowRank
+from .row_space import RowSpace
 from .symmetric import Symmetric
 from .topk import TopK
 
@@ -24,6 +25,8 @@ _BY_NAME: dict[str, Callable[[int], Affinity]] = {
     "magnitude": lambda n_clusters: Symmetric(scale=False),
     "low_rank": lambda n_clusters: LowRank(),
     "topk": lambda n_clusters: TopK(),
+    "lrr": lambda n_clusters: RowSpace(),
+    "edsc": lambda n_clusters: LowRank(share=1.0, dim=10, power=4.0),
     "dsc-orl": lambda n_clusters: LowRank(share=0.2, dim=3, power=1.0),
     "dsc-eyaleb": dsc_eyaleb,
     "dsc-coil100": lambda n_clusters: LowRank(share=0.04, dim=12, power=8.0),

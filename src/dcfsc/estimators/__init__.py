@@ -1,6 +1,21 @@
 """Scikit-learn estimators: the only room that strings the stages together."""
 
+from .autoencoder_features import AutoencoderFeatures
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
+from .dsc import DSC
+from .low_rank import EDSC, LRR, LRSC
+from .sparse import SSC, SSCOMP, KernelSSC
 
-__all__ = ["DCFSC", "ClosedFormSubspaceClustering"]
+__all__ = [
+    "DCFSC",
+    "DSC",
+    "EDSC",
+    "LRR",
+    "LRSC",
+    "SSC",
+    "SSCOMP",
+    "AutoencoderFeatures",
+    "ClosedFormSubspaceClustering",
+    "KernelSSC",
+]

@@ -11,11 +11,19 @@ from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .dsc import DSC
+from .low_rank import EDSC, LRR, LRSC
+from .sparse import SSC, SSCOMP, KernelSSC
 
 METHODS: dict[str, type[SubspaceClusterer]] = {
     "dcfsc": DCFSC,
     "closed-form": ClosedFormSubspaceClustering,
     "dsc": DSC,
+    "edsc": EDSC,
+    "kssc": KernelSSC,
+    "lrr": LRR,
+    "lrsc": LRSC,
+    "ssc": SSC,
+    "ssc-omp": SSCOMP,
 }
 
 

@@ -22,7 +22,8 @@ from dcfsc.files import atomic_path
 
 FORMAT = 1
 _AFFINITIES = {
-    kind.__name__: kind for kind in (affinities.LowRank, affinities.Symmetric, affinities.TopK)
+    kind.__name__: kind
+    for kind in (affinities.LowRank, affinities.RowSpace, affinities.Symmetric, affinities.TopK)
 }
 
 

@@ -10,9 +10,9 @@ from dcfsc.errors import InputError, unknown_name
 
 from . import paper
 from .cells import Cell, Problem, Record
+from .methods import METHODS, get_method
 from .networks_table import measure_network
 from .pipeline import Session, measure
-from .methods import METHODS, get_method
 from .step_memory import measure_step
 
 PEOPLE = 38  # Extended Yale B
@@ -168,6 +168,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             measure_network,
             ("dsc", "dcfsc"),
             ("dsc", "dcfsc"),
+            needs_data=False,
         ),
         Experiment(
             "memory",

@@ -129,7 +129,7 @@ class CellStore:
         return [record for _, record in self._files(failed=True)]
 
     def remove_stale_parts(self) -> None:
-        """Remove what killed processes left: a part lives for milliseconds, so an old one is dead."""
+        """Remove what killed processes left: a part lives for milliseconds, an old one is dead."""
         for part in self.cells.glob("*/.*.part"):
             try:
                 if time.time() - part.stat().st_mtime > _STALE_SECONDS:

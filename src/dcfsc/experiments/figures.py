@@ -90,7 +90,7 @@ def draw_bars(axes: Axes, rows: list[Row]) -> None:
 
 
 def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
-    """Mean error over the windows against the number of people; the paper's DSC and DCFSC dashed."""
+    """Mean error over the windows against the number of people; the paper's deep ones dashed."""
     methods = list(dict.fromkeys(r["method"] for r in sorted(rows, key=lambda r: r["method"])))
     for number, method in enumerate(methods):
         line = sorted((r for r in rows if r["method"] == method), key=lambda r: r["K"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -84,10 +85,9 @@ def peak_resident() -> int:
 
 
 def _reset_peak_resident() -> None:
-    try:
+    # Where that is not allowed, the peak is that of the process's life: an upper bound.
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        pass  # the peak is then that of the process's life, an upper bound
 
 
 def _status(field: str) -> int | None:

@@ -11,6 +11,10 @@ from .pipeline import Session
 
 # DSC's networks are DCFSC's in the tables, but for COIL-100's single layer.
 _DSC = {"coil100": "dsc-coil100"}
+_NOTES = {
+    ("coil100", "dsc"): "COIL-100's DSC decoder has 1,251 parameters, as its published weights do: "
+    "25 x 50 and one bias; the paper's table repeats the encoder's 1,300",
+}
 
 
 def measure_network(cell: Cell, session: Session) -> Record:
@@ -26,12 +30,13 @@ def measure_network(cell: Cell, session: Session) -> Record:
         **cell.identity(),
         "n": printed.n,
         "network": name,
-        "names": [row.name for row in rows],
+        "names": [row.layer for row in rows],
         "layers": layers,
         "paper_layers": list(printed.dsc_layers if is_dsc else printed.dcfsc_layers),
         "self_expressive": self_expressive,
         "total": sum(layers) + self_expressive,
         "paper_total": printed.dsc_total if is_dsc else printed.dcfsc_total,
+        "notes": _NOTES.get((dataset, cell.method), ""),
         "versions": versions(),
         "machine": machine(session.device),
     }

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import datasets, spectral
 from dcfsc.errors import InputError
 from dcfsc.estimators.validation import as_float, resolve_device
-from dcfsc.metrics import clustering_error
+from dcfsc.metrics import ari, clustering_error, nmi
 from dcfsc.self_expression import squared_singular_values
 
 from .cells import Cell, CellStore, Problem, Record, one_line
@@ -122,12 +121,13 @@ def measure(cell: Cell, session: Session) -> Record:
     samples = session.samples(cell.problem)
     method = get_method(cell.method)
     fitted, reused = session.fit(cell, samples)
-    protocol = method.affinity(cell.problem)
+    protocol = PROTOCOLS[cell.problem.dataset]
+    affinity = method.affinity(cell.problem)
     if method.seed_free:
-        scored = score(fitted, protocol, method, cell, samples.y)
+        scored = score(fitted, affinity, method, cell, samples.y)
     else:  # the estimator was fitted with this cell's seed
         labels, K = fitted.estimator.labels_, cell.problem.n_clusters
-        scored = compare(samples.y, labels, protocol, method, K)
+        scored = compare(samples.y, labels, affinity, method, K)
     record: Record = {
         **cell.identity(),
         "n": len(samples.X),
@@ -142,12 +142,12 @@ def measure(cell: Cell, session: Session) -> Record:
         record["start"] = _cited(session.reference(cell.reference(start))) if start else None
     return {
         **record,
-        "chosen_with_labels": list(method.chosen_with_labels),
+        "chosen_with_labels": list(method.chosen_with_labels) if protocol.tuned else [],
         **self_expression(fitted.estimator, fitted.features),
         "seconds": round(fitted.seconds, 4),
         "fit_reused": reused,
         "memory": fitted.memory,
-        "notes": "; ".join(filter(None, (samples.notes, PROTOCOLS[cell.problem.dataset].note))),
+        "notes": "; ".join(filter(None, (samples.notes, protocol.note))),
         "versions": versions(),
         "machine": machine(session.device),
     }
@@ -204,9 +204,9 @@ def compare(
     y: np.ndarray, labels: np.ndarray, affinity: Any, method: Method, n_clusters: int
 ) -> dict[str, Any]:
     return {
-        "error": float(clustering_error(y, labels)),
-        "nmi": float(normalized_mutual_info_score(y, labels)),
-        "ari": float(adjusted_rand_score(y, labels)),
+        "error": clustering_error(y, labels),
+        "nmi": nmi(y, labels),
+        "ari": ari(y, labels),
         "assign": method.assign,
         "affinity": to_json(affinities.get(affinity, n_clusters)),
     }

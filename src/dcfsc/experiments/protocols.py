@@ -27,6 +27,7 @@ class Protocol:
     dsc: Callable[[int], Options]
     published: Options | None  # the auto-encoder that AE+SSC and AE+EDSC take their features from
     note: str = ""
+    tuned: bool = True  # somebody chose settings for these data by their labels
 
     @property
     def start(self) -> Options:
@@ -89,6 +90,7 @@ PROTOCOLS: dict[str, Protocol] = {
         dcfsc=lambda K: _deep("auto", None, 3, lam=1.0),
         dsc=lambda K: _deep("auto", None, 3, **_dsc_loss(1.0, 0.5, 1e-4)),
         published=None,
+        tuned=False,
     ),
 }
 
@@ -119,22 +121,11 @@ Features = Callable[[Task, np.ndarray], tuple[np.ndarray, str]]
 
 
 def images(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
-    return X, "images as stored"
+    return X, "images as stored, then the trained encoder"
 
 
 def pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
     return X.reshape(len(X), -1).astype(np.float32), "pixels as stored"
-
-
-def scaled_pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
-    flat, _ = pixels(task, X)
-    return flat / flat.max(), "pixels over their maximum"
-
-
-def unit_pixels(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
-    flat, _ = pixels(task, X)
-    norm = np.linalg.norm(flat, axis=1, keepdims=True)
-    return flat / np.where(norm > 0, norm, 1.0), "pixels, rows at unit length"
 
 
 def published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
@@ -143,12 +134,6 @@ def published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
     if options is None:
         raise InputError(f"no auto-encoder weights are published for {task.problem.dataset}.")
     return _encode(options, task, X), f"latents of the published weights {options['weights']}"
-
-
-def scaled_published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
-    Z, how = published_latents(task, X)
-    largest = float(np.abs(Z).max())
-    return Z / (largest if largest > 0 else 1.0), f"{how} over their maximum"
 
 
 def untrained_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:

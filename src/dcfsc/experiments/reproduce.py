@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,9 @@ def run_cell(
         return f"taken over from {copied['copied_from']}"
     start = time.perf_counter()
     try:
-        record = experiment.measure(cell, session)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
+            record = experiment.measure(cell, session)
     except Exception as error:  # one cell must not take a night's run with it
         reason = one_line(error)
         session.store.fail(cell, reason, time.perf_counter() - start)
@@ -121,7 +124,8 @@ def run_cell(
         session.release()
         return f"FAILED, {reason}"
     seconds = time.perf_counter() - start
-    session.store.save(cell, {**record, "cell_seconds": round(seconds, 3)})
+    said = dict.fromkeys(one_line(w.message) for w in caught if isinstance(w.message, UserWarning))
+    session.store.save(cell, {**record, "warnings": list(said), "cell_seconds": round(seconds, 3)})
     summary.computed += 1
     return f"{tables.headline(record)} ({duration(seconds)})"
 

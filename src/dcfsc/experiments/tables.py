@@ -282,7 +282,9 @@ def _notes(store: CellStore) -> list[str]:
 
 def _place(record: Record) -> str:
     where = record["machine"]
-    on = f"{where['cpus']} CPUs ({where['platform']})" + (f", {where['gpu']}" if where["gpu"] else "")
+    on = f"{where['cpus']} CPUs ({where['platform']})" + (
+        f", {where['gpu']}" if where["gpu"] else ""
+    )
     return ", ".join(f"{k} {v}" for k, v in record["versions"].items()) + f" on {on}"
 
 

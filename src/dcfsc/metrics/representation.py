@@ -45,11 +45,10 @@ def subspace_preserving_error(C: Any, y: ArrayLike) -> float:
         wrong = labels[coo.row] != labels[coo.col]
         outside = np.bincount(coo.row[wrong], weights=coo.data[wrong], minlength=len(labels))
     else:
-        own = np.empty(len(labels))
+        outside = np.empty(len(labels))
         for label in np.unique(labels):
-            members = np.flatnonzero(labels == label)
-            own[members] = W[np.ix_(members, members)].sum(axis=1)
-        outside = np.clip(total - own, 0.0, None)
+            own = labels == label
+            outside[own] = W[np.ix_(own, ~own)].sum(axis=1)
     share = np.divide(outside, total, out=np.zeros_like(total), where=total > 0)
     return float(100.0 * np.clip(share, 0.0, 1.0).mean())
 
@@ -58,10 +57,11 @@ def connectivity(A: Any, y: ArrayLike) -> Connectivity:
     """Second smallest eigenvalue of  I - D^-1/2 A_c D^-1/2  for every class c, min and mean.
 
     A (N x N, symmetric, dense or SciPy sparse) is an affinity, of which absolute values are
-    taken; A_c is its block of class c without the diagonal and D that block's degrees. The value is 0 for a class that falls apart (an isolated
-    point counts) and at most n_c / (n_c - 1), reached when all pairs are linked alike. Classes
-    of one point have no second eigenvalue: they are NaN in ``per_class`` and left out of
-    ``minimum`` and ``mean``, which are NaN if nothing is left.
+    taken; A_c is its block of class c without the diagonal and D that block's degrees. The value
+    is 0 for a class that falls apart (an isolated point counts) and at most n_c / (n_c - 1),
+    reached when all pairs are linked alike. Classes of one point have no second eigenvalue: they
+    are NaN in ``per_class`` and left out of ``minimum`` and ``mean``, which are NaN if nothing is
+    left.
     """
     labels, W = _checked(A, y)
     if abs(W - W.T).max() > 1e-5 * max(float(W.max()), np.finfo(float).tiny):
@@ -94,9 +94,8 @@ def _algebraic_connectivity(W: sp.csr_array) -> float:
         leading = (1.0 / root) / np.linalg.norm(1.0 / root)
         second = _largest_without(S, leading)
     if second is None:
-        second = scipy.linalg.eigh(S.toarray(), eigvals_only=True, subset_by_index=[n - 2, n - 2])[
-            0
-        ]
+        dense = S.toarray()
+        second = scipy.linalg.eigh(dense, eigvals_only=True, subset_by_index=[n - 2, n - 2])[0]
     return float(max(0.0, 1.0 - second))
 
 
@@ -120,7 +119,10 @@ def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
     """Class codes (N,) and |matrix| without its diagonal, float64, dense or CSR."""
     labels = label_codes(y, "y")[1]
     sparse = sp.issparse(matrix)
-    W: Any = sp.csr_array(matrix, dtype=np.float64, copy=True) if sparse else np.asarray(matrix)
+    try:
+        W: Any = (sp.csr_array if sparse else np.array)(matrix, dtype=np.float64, copy=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the matrix is not one of real numbers ({error}).") from None
     if W.ndim != 2 or W.shape != (len(labels), len(labels)):
         raise InputError(
             f"the matrix has shape {W.shape} for {len(labels)} labels; it must be N x N."
@@ -134,6 +136,6 @@ def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
         W.data[rows == W.indices] = 0.0
         W.eliminate_zeros()
     else:
-        W = np.abs(np.array(W, dtype=np.float64))
+        W = np.abs(W)
         np.fill_diagonal(W, 0.0)
     return labels, W

@@ -83,17 +83,16 @@ class _ConvStack(nn.ModuleList):
     def _layers(self) -> Iterator[ConvLayer]:
         return (module for module in self if isinstance(module, ConvLayer))
 
-    def _samples_last(self, x: Tensor) -> Iterator[Tensor]:
-        """x (n, ...) in blocks -> results (features, block)."""
+    def _by_patches(self, x: Tensor) -> Tensor:
+        """x (n, ...) -> (n, features)."""
         # Batch norm needs every sample at each layer; the convolution itself then works in blocks.
-        size = len(x)
+        size = max(len(x), 1)
         if all(layer.norm is None for layer in self._layers()):
             largest = min(patches.block_size(la.weight, la.geometry) for la in self._layers())
             size = patches.even_blocks(len(x), largest)
         workspace = Workspace()
-        for block in x.split(max(size, 1)):
-            last = block.reshape(len(block), -1).t().reshape(*x.shape[1:], len(block))
-            yield self._through(last, workspace)
+        blocks = patches.samples_last(x, size)
+        return patches.samples_first(self._through(block, workspace) for block in blocks)
 
     def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
         for layer in self._layers():
@@ -127,7 +126,7 @@ class ConvEncoder(_ConvStack):
         if self.spec.input_scale != 1:
             x = x * self.spec.input_scale
         if self._use_patches(x):
-            return torch.cat([z.flatten(0, 2).t() for z in self._samples_last(x)])
+            return self._by_patches(x)
         if self.spec.transposed:
             x = x.transpose(2, 3)
         for layer in self._layers():
@@ -164,8 +163,7 @@ class ConvDecoder(_ConvStack):
             )
         x = z.reshape(len(z), *self.spec.latent_shape)
         if self._use_patches(x):
-            x = torch.cat([v.flatten(0, 2).t() for v in self._samples_last(x)])
-            x = x.view(len(z), *self.spec.input_shape)
+            x = self._by_patches(x).view(len(z), *self.spec.input_shape)
         else:
             for layer in self._layers():
                 x = layer(x)

@@ -16,7 +16,7 @@ a time, in one workspace, and made again for the backward pass rather than kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -80,6 +80,52 @@ def convolve_transposed(
 ) -> Tensor:
     """y (o, ceil(h / s), ceil(w / s), n) -> (c, h, w, n), with ReLU if asked."""
     return _TransposedConvolution.apply(y, weight, bias, geometry, relu, workspace or Workspace())
+
+
+def samples_last(x: Tensor, size: int) -> tuple[Tensor, ...]:
+    """x (n, ...) -> blocks (..., at most ``size``)."""
+    blocks = _SamplesLast.apply(x.flatten(1), size)
+    return tuple(block.view(*x.shape[1:], block.shape[1]) for block in blocks)
+
+
+def samples_first(blocks: Iterable[Tensor]) -> Tensor:
+    """Blocks (..., size) -> (n, features)."""
+    return _SamplesFirst.apply(*(block.flatten(0, -2) for block in blocks))
+
+
+class _SamplesLast(Function):
+    """Plain two-dimensional transposes: torch.split and torch.cat would make them element by
+    element, several times slower, in the backward pass of the one and the forward of the other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: int) -> tuple[Tensor, ...]:
+        return tuple(block.t().contiguous() for block in x.split(size))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _stack_transposed(gradients), None
+
+
+class _SamplesFirst(Function):
+    @staticmethod
+    def forward(ctx: Any, *blocks: Tensor) -> Tensor:
+        ctx.sizes = [block.shape[1] for block in blocks]
+        return _stack_transposed(blocks)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        return tuple(block.t().contiguous() for block in gradient.split(ctx.sizes))
+
+
+def _stack_transposed(blocks: Sequence[Tensor]) -> Tensor:
+    out = blocks[0].new_empty(sum(block.shape[1] for block in blocks), blocks[0].shape[0])
+    start = 0
+    for block in blocks:
+        out[start : start + block.shape[1]].copy_(block.t())
+        start += block.shape[1]
+    return out
 
 
 class _Convolution(Function):

@@ -2,10 +2,24 @@
 
 from .closed_form import ClosedForm, solve
 from .coefficients import Coefficients, ExplicitCoefficients, SparseCoefficients
+from .dense import dense_self_expression
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, squared_singular_values
+from .kernel import (
+    kernel_matrix,
+    kernel_sparse_self_expression,
+    kernel_sparse_self_expression_memory,
+)
+from .low_rank import (
+    low_rank_representation,
+    low_rank_representation_memory,
+    low_rank_subspace,
+    low_rank_subspace_memory,
+)
+from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory
 from .sample_form import SampleForm
+from .sparse import sparse_self_expression, sparse_self_expression_memory
 
 __all__ = [
     "ClosedForm",
@@ -18,9 +32,21 @@ __all__ = [
     "SparseCoefficients",
     "add_gram",
     "choose_lam",
+    "dense_self_expression",
     "effective_dof",
     "gram",
+    "kernel_matrix",
+    "kernel_sparse_self_expression",
+    "kernel_sparse_self_expression_memory",
     "lam_for_dof",
+    "low_rank_representation",
+    "low_rank_representation_memory",
+    "low_rank_subspace",
+    "low_rank_subspace_memory",
+    "orthogonal_matching_pursuit",
+    "orthogonal_matching_pursuit_memory",
     "solve",
+    "sparse_self_expression",
+    "sparse_self_expression_memory",
     "squared_singular_values",
 ]

@@ -23,7 +23,7 @@ from dcfsc.self_expression.sparse import (
     solve_by_rows,
     uncoded,
 )
-from dcfsc.self_expression.sparse_admm import LassoProgram, RidgeFactor
+from dcfsc.self_expression.sparse_admm import HatFactor, LassoProgram
 
 Kernel = Literal["linear", "polynomial", "rbf"]
 
@@ -117,7 +117,7 @@ def kernel_sparse_self_expression(
     if not affine and not peaks.any():
         return uncoded(K, layout, None)
     weight, penalty = weight or alpha / least_positive(peaks), penalty or alpha
-    factor = RidgeFactor.from_kernel(K, penalty / weight, affine, K.dtype)
+    factor = HatFactor.from_kernel(K, penalty / weight, affine, K.dtype)
     program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
     return solve_by_rows(program, n, tol, max_iter, block_rows, layout)
 
@@ -127,8 +127,8 @@ def kernel_sparse_self_expression_memory(
 ) -> int:
     """Peak bytes that :func:`kernel_sparse_self_expression` allocates for (n, n), besides K."""
     size, b = dtype.itemsize, min(n, block_rows or n)
-    # The eigendecomposition: K in double precision, its copy, the eigenvectors, two work arrays.
-    factorisation = 8 * 5 * n * n
+    # The eigendecomposition in double precision: K, its copies, the eigenvectors, the work space.
+    factorisation = 8 * 7 * n * n
     step = size * (n * n + 3 * b * n + 5 * b * n) + b * n * (16 + 2 * size) // 20
     result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
     return max(factorisation, step + result)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ ErrorNorm = Literal["l21", "l1"]
 Method = Literal["admm", "alm"]
 
 _CHECK_EVERY = 10  # a duality gap costs about half an iteration
-_PENALTY, _RELAXATION = 2.0, 1.6  # for a program scaled by _balanced_scale
+_PENALTY, _RELAXATION = 3.0, 1.6  # for a program scaled by _balanced_scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,8 @@ def low_rank_representation(
     check_positive(rho=rho, mu=mu, max_mu=max_mu)
     X = Z.double()
     V, S, Ut = torch.linalg.svd(X, full_matrices=False)
-    r = int((S > S[0] * max(Z.shape) * torch.finfo(Z.dtype).eps).sum())
+    negligible = max(Z.shape) * torch.finfo(Z.dtype).eps * float(S[0])
+    r = int((negligible < S).sum())
     V, S, Ut = V[:, :r].contiguous(), S[:r], Ut[:r]
     if lam == math.inf or r == 0:
         C = (V @ V.T).to(Z.dtype)
@@ -126,19 +127,9 @@ def low_rank_representation(
         end = _admm(program, gap, max_iter)
     else:
         end = _inexact_alm(program, rho, mu, max_mu, tol, max_iter)
-    error = (X - (end.J @ (V.T @ X))).to(Z.dtype)
+    E = (X - end.J @ (V.T @ X)).to(Z.dtype)
     C = (end.J @ V.T).to(Z.dtype)
-    return LowRankRepresentation(
-        C,
-        error,
-        end.rank,
-        end.objective,
-        end.gap,
-        end.n_iter,
-        end.residual,
-        end.converged,
-        _advice(method, end, rho),
-    )
+    return LowRankRepresentation(C, E, *end[1:], _advice(method, end, rho))
 
 
 def low_rank_representation_memory(
@@ -194,9 +185,8 @@ class _Program:
         return float((Y * self.target).sum()) / excess
 
 
-@dataclass(frozen=True, eq=False)
-class _End:
-    """Where an iteration stopped."""
+class _End(NamedTuple):
+    """Where an iteration stopped: J (N, r), and what the result says of it, in its order."""
 
     J: Tensor
     rank: int
@@ -265,7 +255,7 @@ def _inexact_alm(
 
 
 def shrink_singular_values(M: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """argmin_J threshold |J|_* + 1/2 |J - M|^2 for M (N, r), r <= N, and J's singular values > 0."""
+    """argmin_J threshold |J|_* + 1/2 |J - M|^2 for M (N, r), and J's positive singular values."""
     size = float(torch.linalg.matrix_norm(M))
     if size <= threshold:
         return torch.zeros_like(M), M.new_zeros(0)
@@ -293,16 +283,12 @@ def _balanced_scale(Z: Tensor, lam: float, norm: ErrorNorm) -> float:
 
 def _advice(method: Method, end: _End, rho: float) -> str:
     if not end.converged:
-        hint = "gap" if method == "admm" else "tol"
-        return (
-            f"LRR stopped after {end.n_iter} iterations at {end.residual:.1e}: "
-            f"raise max_iter (now {end.n_iter}) or {hint}."
-        )
+        bound = "gap" if method == "admm" else "tol"
+        at = f"{end.n_iter} iterations at {end.residual:.1e}"
+        return f"LRR stopped after {at}: raise max_iter, or {bound} if that will do."
     if method == "alm" and end.gap > 0.01:
-        return (
-            f"LRR's objective may lie {100 * end.gap:.1f}% above the optimum: "
-            f"lower rho (now {rho:g}) or take method='admm'."
-        )
+        above = f"up to {100 * end.gap:.1f}% above the optimum"
+        return f"LRR's objective is {above}: lower rho (now {rho:g}) or take method='admm'."
     return ""
 
 
@@ -351,17 +337,17 @@ def low_rank_subspace(
         alpha: price of the noise Z - A; by default tau / 2. ``math.inf`` fixes A = Z.
 
     Notes:
-        With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and
-        A = V diag(u) U' / sqrt(tau), where each u minimises, for x = sqrt(tau) sigma, a = alpha/tau,
+        With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and sqrt(tau) A =
+        V diag(u) U', where each u minimises, for x = sqrt(tau) sigma and a = alpha / tau,
 
             a/2 (x - u)^2 + phi(u),   phi(u) = u^2 / 2 if u <= 1, else 1 - 1 / (2 u^2).
 
         phi is what the best C pays for a singular value of A. A minimiser is u = a x / (a + 1) with
         no part in C, or the largest root of u + 1 / (a u^3) = x; the cheaper is taken. The problem
         in (A, C) is not convex, yet this is its global minimum: given the singular values of A,
-        |Z - A| is least when A shares the singular vectors of Z. For a < 3 the kept values jump,
-        at the x where both cost the same; alpha = inf (u = x) is convex and thresholds sigma at
-        1/sqrt(tau). Cost: N d min(N, d) for the decomposition, N^2 rank for C.
+        |Z - A| is least when A shares the singular vectors of Z. For a < 3, u jumps where both cost
+        the same; alpha = inf (u = x) is convex and keeps sigma > 1/sqrt(tau). Cost: N d min(N, d)
+        for the decomposition, N^2 rank for C.
 
     References:
         R. Vidal, P. Favaro. Low rank subspace clustering (LRSC). Pattern Recognition Letters 43,
@@ -382,8 +368,7 @@ def low_rank_subspace(
     C = ((V[:, :rank] * (1 - kept**-2)) @ V[:, :rank].T).to(Z.dtype)
     clean = Z if alpha == math.inf else ((V * (u / math.sqrt(tau))) @ Ut).to(Z.dtype)
     noise = 0.0 if alpha == math.inf else a / 2 * float((x - u).square().sum())
-    cost = float(_code_price(u).sum()) + noise
-    advice = ""
+    cost, advice = float(_code_price(u).sum()) + noise, ""
     if rank == 0 and bool(sigma[0] > 0):
         advice = f"LRSC kept no singular value, C is zero: raise tau (now {tau:.3g}) or alpha."
     exact = residual < 1e-12
@@ -416,7 +401,8 @@ def _polynomial_shrinkage(x: Tensor, a: float) -> tuple[Tensor, int, float]:
     # From the right of the largest root Newton's steps decrease towards it.
     while defect > 1e-15 and n_iter < 60:
         n_iter += 1
-        u = (u - (u + 1 / (a * u**3) - goal) / (1 - 3 / (a * u**4))).clamp_min(low)
+        slope = (1 - 3 / (a * u**4)).clamp_min(1e-12)
+        u = (u - (u + 1 / (a * u**3) - goal) / slope).clamp_min(low)
         defect = float(((u + 1 / (a * u**3) - goal) / goal).abs().max())
     price = a / 2 * (goal - u).square() + _code_price(u)
     cheaper = exists & (price <= a / 2 * (x - small).square() + small.square() / 2)

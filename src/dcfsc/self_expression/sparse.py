@@ -16,9 +16,12 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.self_expression.sparse_admm import LassoProgram, OutlierProgram, RidgeFactor
+from dcfsc.self_expression.sparse_admm import HatFactor, LassoProgram, OutlierProgram
 
 Layout = Literal["dense", "csr"]
+
+# Correlations scanned at a time.
+_SCAN = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +127,7 @@ def sparse_self_expression(
     if gamma is not None:
         program = OutlierProgram(Z, gamma, weight, penalty, affine)
     else:
-        factor = RidgeFactor.from_samples(Z, penalty / weight, affine)
+        factor = HatFactor.from_samples(Z, penalty / weight, affine)
         program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
     max_iter = max_iter if max_iter is not None else (150 if outliers else 200)
     return solve_by_rows(program, len(Z), tol, max_iter, block_rows, layout)
@@ -147,7 +150,7 @@ def sparse_self_expression_memory(
     # Three (b, n) buffers; indices and values of the non-zeros, taken as a twentieth of all.
     step = 3 * size * b * n + b * n * (16 + 2 * size) // 20
     result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
-    return max(factorisation, wide + step + result)
+    return max(factorisation, wide + step + result, size * min(n * n, 2 * _SCAN))
 
 
 def solve_by_rows(
@@ -197,7 +200,7 @@ def _join(blocks: list[Any]) -> Any:
 
 def peak_correlations(Z: Tensor) -> Tensor:
     """max_{j != i} |z_i'z_j| for each sample i, (N,); zero where it is no more than round-off."""
-    step = max(1, 2**24 // len(Z))
+    step = max(1, _SCAN // len(Z))
     peaks = torch.cat(
         [off_diagonal_peaks(Z[i : i + step] @ Z.T, i) for i in range(0, len(Z), step)]
     )

@@ -35,7 +35,7 @@ class RowBlock(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RidgeFactor:
+class HatFactor:
     """F (N, r) with F F' = K (K + lam I)^-1, the ridge hat matrix, and F'F = diag(shrinkage).
 
     K = Z Z' or a kernel matrix; in the affine case plus lam 1 1', since the constraint C 1 = 1 acts
@@ -48,7 +48,7 @@ class RidgeFactor:
     lam: float
 
     @classmethod
-    def from_samples(cls, Z: Tensor, lam: float, affine: bool) -> RidgeFactor:
+    def from_samples(cls, Z: Tensor, lam: float, affine: bool) -> HatFactor:
         """From Z (N, d), through the smaller of Z'Z and Z Z'."""
         if Z.shape[1] >= Z.shape[0]:
             return cls.from_kernel(Z.double() @ Z.double().T, lam, affine, Z.dtype)
@@ -57,7 +57,7 @@ class RidgeFactor:
         return cls._kept(lambda s2, B: X @ (B / (s2 + lam).sqrt()), s2, B, lam, Z.dtype)
 
     @classmethod
-    def from_kernel(cls, K: Tensor, lam: float, affine: bool, dtype: torch.dtype) -> RidgeFactor:
+    def from_kernel(cls, K: Tensor, lam: float, affine: bool, dtype: torch.dtype) -> HatFactor:
         """From a positive semi-definite K (N, N); indefinite beyond round-off is an error."""
         s2, B = torch.linalg.eigh(K.double() + lam if affine else K.double())
         if float(s2[0]) < -len(K) * torch.finfo(dtype).eps * abs(float(s2[-1])):
@@ -75,7 +75,7 @@ class RidgeFactor:
         B: Tensor,
         lam: float,
         dtype: torch.dtype,
-    ) -> RidgeFactor:
+    ) -> HatFactor:
         # The other directions move the hat matrix by less than a tenth of the unit round-off.
         keep = s2 > 0.1 * torch.finfo(dtype).eps * lam
         s2 = s2[keep]
@@ -92,7 +92,7 @@ class LassoProgram:
     A = W + D F', so that S = A + U = C + D F', and the next W F = 2 C F - S F needs no W.
     """
 
-    factor: RidgeFactor
+    factor: HatFactor
     weight: float
     penalty: float
     affine: bool
@@ -133,8 +133,8 @@ class LassoProgram:
         spectrum = self.factor.eigenvalues.double() + self.factor.lam
         loss = (unexplained.double().square() @ spectrum).sum()
         if self.affine:  # the constraint's own part of K is no part of the loss
-            loss = loss - self.factor.lam * (1 - C.sum(1, dtype=torch.float64)).square().sum()
-        return float(C.abs().sum(dtype=torch.float64) + self.weight / 2 * loss)
+            loss = loss - self.factor.lam * (1 - C.sum(1).double()).square().sum()
+        return _l1_norm(C) + self.weight / 2 * float(loss)
 
 
 class OutlierProgram:
@@ -207,10 +207,7 @@ class OutlierProgram:
             D.add_(target).add_(old).sub_(CQ, alpha=2)
         E /= self.gamma
         unexplained = (target - CQ)[:, :d] + E  # Z - C Z
-        objective = float(
-            sparse.C.abs().sum(dtype=torch.float64)
-            + self.gamma * unexplained.abs().sum(dtype=torch.float64)
-        )
+        objective = _l1_norm(sparse.C) + self.gamma * _l1_norm(unexplained)
         return RowBlock(sparse.C, n_iter, residual, objective, E)
 
 
@@ -248,18 +245,26 @@ def sparse_product(C: Tensor, F: Tensor) -> Tensor:
     """C F for C (b, N) with few non-zeros and F (N, r)."""
     if C.device.type != "cpu":
         return C @ F
-    present = C.ne(0)
-    counts = present.sum(1)
-    total = int(counts.sum())
+    total = int(torch.count_nonzero(C))
     if total > _SPARSE * C.numel():
         return C @ F
     if total == 0 or F.shape[1] == 0:
         return C.new_zeros(C.shape[0], F.shape[1])
-    columns = present.nonzero()[:, 1]
-    offsets = functional.pad(counts.cumsum(0), (1, 0))
+    rows, columns = C.nonzero(as_tuple=True)
+    offsets = functional.pad(rows.bincount(minlength=len(C)).cumsum(0), (1, 0))
     return functional.embedding_bag(
-        columns, F, offsets, mode="sum", per_sample_weights=C[present], include_last_offset=True
+        columns,
+        F,
+        offsets,
+        mode="sum",
+        per_sample_weights=C[rows, columns],
+        include_last_offset=True,
     )
+
+
+def _l1_norm(X: Tensor) -> float:
+    # Row by row, so that no copy of X is made.
+    return float(torch.linalg.vector_norm(X, 1, dim=1).sum(dtype=torch.float64))
 
 
 def _with_constraint(Z: Tensor, lam: float) -> Tensor:

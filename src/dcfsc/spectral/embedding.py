@@ -20,13 +20,13 @@ logger = logging.getLogger("dcfsc")
 
 Seed = int | np.random.RandomState | np.random.Generator | None
 
-# tau as a share of the mean degree where "auto" regularises. On planted clusters with stray
-# pieces of 1-5 weakly linked points, shares below 0.3 let the pieces win and 1 was best or within
-# 0.3 points of error of the best.
+# tau as a share of the mean degree where "auto" regularises. With planted clusters beside weakly
+# linked fragments, shares up to 0.3 let the fragments win where 1 did not. No share helps against
+# fragments as densely linked as the clusters, which is why strays are set aside first.
 AUTO_SHARE = 1.0
 # A connected component smaller than 1/STRAY of the mean cluster size N/K is no cluster; where
 # there are more components than clusters some must give way, and the bound is higher.
-STRAY, STRAY_CROWDED = 20, 5
+STRAY, STRAY_CROWDED = 10, 5
 # Up to this size one dense factorisation is at once the fastest and the most accurate.
 SMALL = 500
 # What a backward stable solver reaches whatever tolerance was asked for.
@@ -82,14 +82,14 @@ def embed(
 
     ``solver``: "eigh" (dense factorisation), "arpack" (Lanczos), "block" (block
     Chebyshev-Davidson, in torch) or "auto": "eigh" for up to 500 points or when a quarter of the
-    spectrum is wanted, else "arpack" on the CPU and "block" on a CUDA device. A result whose
-    residual exceeds ``tol`` is handed to the next solver; if none succeeds the best one is
+    spectrum is wanted, else "arpack" for a connected graph on the CPU, else "block". A result
+    whose residual exceeds ``tol`` is handed to the next solver; if none succeeds the best one is
     returned with a warning.
 
     ``regularization``: a number sets tau as that share of the mean degree (Amini, Chen, Bickel
     and Levina 2013; Joseph and Yu 2016); 0 gives the plain problem. Isolated points (no affinity
     with any other) are left out of the problem and have zero rows. "auto" also leaves out stray
-    components, those of fewer than N/(20 n_components) points, or N/(5 n_components) when there
+    components, those of fewer than N/(10 n_components) points, or N/(5 n_components) when there
     are more components than ``n_components``, which would otherwise take an eigenvector each;
     tau is then 0 unless more than ``n_components`` components are left, and the mean degree if
     so. Nothing but isolated points is left out where strays hold half of the points or more.
@@ -109,12 +109,14 @@ def embed(
     isolated = graph.degrees == 0
     component = graph.components()
     keep = ~isolated if share is not None else ~isolated & ~_stray(component, isolated, k)
+    left = len(np.unique(component[keep]))
     if share is None:
-        left = len(np.unique(component[keep]))
         share = AUTO_SHARE if left > k else 0.0
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
-    values, vectors, worst, used = _solve(kept.normalized(tau), k, solver, tol, start[keep])
+    S = kept.normalized(tau)
+    order = _preference(S, k, solver, multiple=left > 1 and tau == 0)
+    values, vectors, worst, used = _solve(S, k, order, tol, start[keep])
     values, vectors = _at_all_points(values, vectors, keep, k)
     return Embedding(
         vectors=vectors,
@@ -197,9 +199,12 @@ def _stray(component: np.ndarray, isolated: np.ndarray, k: int) -> np.ndarray:
     return stray
 
 
-def _preference(S: NormalizedAffinity, k: int, solver: str) -> list[str]:
-    """Solver names in the order in which to try them."""
-    order = ["arpack", "block", "eigh"] if S.device.type == "cpu" else ["block", "eigh", "arpack"]
+def _preference(S: NormalizedAffinity, k: int, solver: str, multiple: bool) -> list[str]:
+    """Solver names in the order in which to try them; ``multiple``: 1 is a multiple eigenvalue,
+    whose copies one Lanczos vector is apt to miss."""
+    order = ["block", "eigh", "arpack"]
+    if S.device.type == "cpu":
+        order = ["block", "arpack", "eigh"] if multiple else ["arpack", "block", "eigh"]
     if solver == "auto" and (S.n <= SMALL or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
         solver = "eigh"
     if solver != "auto":
@@ -209,12 +214,12 @@ def _preference(S: NormalizedAffinity, k: int, solver: str) -> list[str]:
 
 
 def _solve(
-    S: NormalizedAffinity, k: int, solver: str, tol: float, start: np.ndarray
+    S: NormalizedAffinity, k: int, order: list[str], tol: float, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float, str]:
     """Eigenpairs by the first solver that reaches ``tol``, else the best of all, with a warning."""
     k = min(k, S.n)
     best: tuple[np.ndarray, np.ndarray, float, str] | None = None
-    for name in _preference(S, k, solver):
+    for name in order:
         pairs = SOLVERS[name](S, k, tol, start)
         if pairs is None:
             logger.info("the eigensolver %s does not apply or broke down", name)

@@ -131,11 +131,10 @@ class Graph:
             return _dense_components(self.weights, torch.from_numpy(s).to(self.device))
         rows = np.repeat(np.arange(self.n), np.diff(self.weights.indptr))
         normalized = self.weights.data * s[rows] * s[self.weights.indices]
-        kept = sp.csr_array(
-            (normalized > ROUNDING, self.weights.indices, self.weights.indptr),
-            shape=self.weights.shape,
+        seen = normalized > ROUNDING
+        kept = sp.coo_array(
+            (seen[seen], (rows[seen], self.weights.indices[seen])), shape=self.weights.shape
         )
-        kept.eliminate_zeros()
         return connected_components(kept, directed=False)[1]
 
     def subgraph(self, keep: np.ndarray) -> Graph:

@@ -1,0 +1,33 @@
+"""The affinity published with low-rank representation (Liu et al. 2013)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import Coefficients
+
+
+@dataclass(frozen=True)
+class RowSpace:
+    """A = (U U') ** power, element-wise, from the unit rows of U sqrt(S).
+
+    U, S are the right singular pairs of C with S > tol S_1 (samples in rows; the paper, with
+    samples in columns, takes the left ones). An even power leaves A non-negative.
+    """
+
+    tol: float = 1e-4
+    power: int = 4
+
+    def __call__(self, coefficients: Coefficients, n_clusters: int) -> Tensor:
+        C = coefficients.dense().to(torch.float64)
+        _, S, Vt = torch.linalg.svd(C, full_matrices=False)
+        rank = max(1, int((S > self.tol * S[0]).sum()))
+        rows = Vt[:rank].mT * S[:rank].sqrt()
+        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        noise = norm <= norm.max() * torch.finfo(rows.dtype).eps ** 0.5
+        rows = torch.where(noise, 0.0, rows / norm.masked_fill(noise, 1.0))
+        A = (rows @ rows.mT).abs().pow(self.power)
+        return 0.5 * (A + A.mT)

@@ -1,0 +1,81 @@
+"""What the estimators without a network share: scale, memory check, solver, warning, clustering."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from dcfsc.errors import unknown_name
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
+
+from .base import SubspaceClusterer
+from .memory import require_memory
+from .validation import as_float, check_array, check_n_clusters, resolve_device, unit_rows
+
+SCALES = ("none", "unit", "max")
+
+
+def scaled(Z: Tensor, scale: str) -> Tensor:
+    """Rows as they are ("none"), at unit length ("unit"), or over the largest magnitude ("max")."""
+    if scale == "unit":
+        return unit_rows(Z)
+    if scale == "max":
+        largest = Z.abs().max()
+        return Z / torch.where(largest > 0, largest, torch.ones_like(largest))
+    if scale == "none":
+        return Z
+    raise unknown_name("scale", scale, SCALES)
+
+
+class ShallowClusterer(SubspaceClusterer):
+    """An estimator whose coefficients come from one call of a solver on the features."""
+
+    scale: str
+    device: Any
+    random_state: Any
+
+    n_iter_: int
+    residual_: float
+
+    def _solve(self, Z: Tensor) -> Any:
+        """The solver's result for the features Z (N, d)."""
+        raise NotImplementedError
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        """Peak bytes of ``_solve``."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
+        X = check_array(self, X, reset=True, least_samples=2)
+        n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
+        random_state = check_random_state(self.random_state)
+        device = resolve_device(self.device)
+        n, d = X.shape[0], int(np.prod(X.shape[1:]))
+        dtype = torch.float64 if X.dtype == np.float64 else torch.float32
+        name = type(self).__name__
+        require_memory(
+            self._memory(n, d, dtype), n, name, device, "ClosedFormSubspaceClustering or SSCOMP"
+        )
+        Z = scaled(as_float(X, device).reshape(n, -1), self.scale)
+        result = self._solve(Z)
+        self.n_iter_ = int(getattr(result, "n_iter", 1))
+        self.residual_ = float(getattr(result, "residual", 0.0))
+        if not getattr(result, "converged", True):
+            warnings.warn(
+                f"{name} stopped after {self.n_iter_} iterations at a residual of "
+                f"{self.residual_:.3g}. {result.advice}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        C = result.coefficients
+        explicit = SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
+        self._cluster(explicit, n_clusters, random_state)
+        return self

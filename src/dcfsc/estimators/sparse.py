@@ -1,0 +1,203 @@
+"""Sparse self-expression: SSC, KernelSSC and SSCOMP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc import self_expression
+
+from .shallow import ShallowClusterer
+
+
+class SSC(ShallowClusterer):
+    """Sparse Subspace Clustering (Elhamifar and Vidal 2013).
+
+        min |C|_1 + gamma |E|_1   subject to   Z = C Z + E,  diag(C) = 0     (outliers=True)
+        min |C|_1 + mu / 2 |Z - C Z|_F^2   subject to   diag(C) = 0          (outliers=False)
+
+    by ADMM over all samples at once; ``affine`` adds C 1 = 1. Choose it when the sparsest code
+    matters: subspaces that intersect, gross errors in some pixels. Cost 4 N^2 d a step for some
+    hundred steps, memory a few N^2.
+
+    Parameters
+    ----------
+    n_clusters : int
+    alpha : float
+        The authors' one parameter, free of the data's scale (20 for faces, 800 for motion).
+    outliers, affine : bool
+    tol, max_iter : the authors' stopping rule; None is 150 steps with outliers, 200 without.
+    scale : "none", "unit" or "max"
+        Rows as they are, at unit length, or divided by the largest magnitude.
+    affinity, assign, device, random_state
+        As in :class:`ClosedFormSubspaceClustering`.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        alpha: float = 20.0,
+        outliers: bool = True,
+        affine: bool = False,
+        tol: float = 2e-4,
+        max_iter: int | None = None,
+        scale: str = "none",
+        affinity: Any = "symmetric",
+        assign: str = "kmeans",
+        device: Any = "auto",
+        random_state: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.outliers = outliers
+        self.affine = affine
+        self.tol = tol
+        self.max_iter = max_iter
+        self.scale = scale
+        self.affinity = affinity
+        self.assign = assign
+        self.device = device
+        self.random_state = random_state
+
+    def _solve(self, Z: Tensor) -> Any:
+        return self_expression.sparse_self_expression(
+            Z,
+            self.alpha,
+            affine=self.affine,
+            outliers=self.outliers,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.sparse_self_expression_memory(n, d, dtype, outliers=self.outliers)
+
+
+class KernelSSC(ShallowClusterer):
+    """Kernel Sparse Subspace Clustering (Patel and Vidal 2014).
+
+        min |C|_1 + mu / 2 tr(K - 2 C K + C K C')   subject to   diag(C) = 0
+
+    with the kernel matrix K of the samples: SSC in the kernel's feature space. Choose it for
+    curved clusters. Cost N^3 once and 2 N^3 a step, memory a few N^2.
+
+    Parameters
+    ----------
+    n_clusters : int
+    kernel : "polynomial", "rbf" or "linear"
+    degree, coef0, gamma : the kernel's, (gamma z'z + coef0)^degree and exp(-gamma |z - z'|^2)
+    alpha, affine, tol, max_iter, scale, affinity, assign, device, random_state
+        As in :class:`SSC`; the polynomial wants rows at unit length.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        kernel: str = "polynomial",
+        degree: int = 2,
+        coef0: float = 1.0,
+        gamma: float | None = None,
+        alpha: float = 20.0,
+        affine: bool = False,
+        tol: float = 2e-4,
+        max_iter: int = 200,
+        scale: str = "unit",
+        affinity: Any = "symmetric",
+        assign: str = "kmeans",
+        device: Any = "auto",
+        random_state: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.gamma = gamma
+        self.alpha = alpha
+        self.affine = affine
+        self.tol = tol
+        self.max_iter = max_iter
+        self.scale = scale
+        self.affinity = affinity
+        self.assign = assign
+        self.device = device
+        self.random_state = random_state
+
+    def _solve(self, Z: Tensor) -> Any:
+        K = self_expression.kernel_matrix(
+            Z,
+            self.kernel,  # type: ignore[arg-type]
+            degree=self.degree,
+            coef0=self.coef0,
+            gamma=self.gamma,
+        )
+        return self_expression.kernel_sparse_self_expression(
+            K, self.alpha, affine=self.affine, tol=self.tol, max_iter=self.max_iter
+        )
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.kernel_sparse_self_expression_memory(n, dtype)
+
+
+class SSCOMP(ShallowClusterer):
+    """Sparse Subspace Clustering by Orthogonal Matching Pursuit (You, Robinson and Vidal 2016).
+
+        min_{c_i} |z_i - c_i Z|^2   subject to   |c_i|_0 <= k,  c_ii = 0
+
+    greedily, all samples at once. Choose it for many samples when sparse codes are wanted. Cost
+    2 N^2 d and N^2 k a step, memory N k and a block of rows; the affinity is sparse.
+
+    Parameters
+    ----------
+    n_clusters : int
+    n_nonzero : int
+        At most so many coefficients a sample, k.
+    tol : float
+        Stop at this squared residual.
+    scale, affinity, assign, device, random_state
+        As in :class:`SSC`.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_nonzero: int = 5,
+        tol: float = 1e-6,
+        scale: str = "unit",
+        affinity: Any = "magnitude",
+        assign: str = "kmeans",
+        device: Any = "auto",
+        random_state: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.n_nonzero = n_nonzero
+        self.tol = tol
+        self.scale = scale
+        self.affinity = affinity
+        self.assign = assign
+        self.device = device
+        self.random_state = random_state
+
+    def _solve(self, Z: Tensor) -> Any:
+        return self_expression.orthogonal_matching_pursuit(Z, int(self.n_nonzero), self.tol)
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.orthogonal_matching_pursuit_memory(
+            n, d, dtype, k=int(self.n_nonzero)
+        )

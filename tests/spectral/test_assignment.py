@@ -1,0 +1,209 @@
+"""Labels from embeddings: the three methods, scikit-learn's scaling, degenerate rows."""
+
+import logging
+import warnings
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import SpectralClustering
+from sklearn.metrics import adjusted_rand_score
+
+from dcfsc.errors import InputError
+from dcfsc.spectral import assign, assignment, cluster, embed
+from dcfsc.spectral.assignment import METHODS
+
+
+def same_partition(a, b):
+    return adjusted_rand_score(a, b) == 1.0
+
+
+@pytest.fixture
+def embedding(ring_of_clusters):
+    A, y = ring_of_clusters(240, 6, noise=0.2)
+    return embed(A, 6, random_state=0), y
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_planted_clusters_are_found(method, embedding):
+    V, y = embedding
+    labels = assign(V, 6, method=method, random_state=0)
+    assert labels.dtype == np.int64
+    assert labels.shape == (240,)
+    assert same_partition(labels, y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_count_from_zero_by_first_appearance(method, embedding):
+    labels = assign(embedding[0], 6, method=method, random_state=1)
+    _, first = np.unique(labels, return_index=True)
+    assert labels[np.sort(first)].tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_partition_is_scikit_learns(method, weighted, ring_of_clusters):
+    A = ring_of_clusters(200, 5, noise=0.6, seed=3)[0].toarray()
+    if weighted:  # unequal degrees and self-loops, which must not change the agreement
+        scale = np.random.default_rng(0).uniform(0.05, 3.0, 200)
+        A = A * np.outer(scale, scale) + np.diag(scale)
+    for seed in range(4):
+        theirs = SpectralClustering(
+            5, affinity="precomputed", assign_labels=method, random_state=seed
+        ).fit_predict(A)
+        rows = "auto" if method == "discretize" else "random_walk"
+        ours = cluster(A, 5, assign=method, rows=rows, random_state=seed).labels
+        assert same_partition(ours, theirs)
+
+
+def test_discretize_depends_on_the_columns_lengths_alone(embedding):
+    # The scaling that enters through scikit-learn's division by the degrees.
+    V, _ = embedding
+    U = V.random_walk_vectors()
+    U /= np.linalg.norm(U, axis=0)
+    rows = np.random.default_rng(0).uniform(0.1, 10, len(U))[:, None]
+    seeds = [np.random.RandomState(5) for _ in range(2)]
+    np.testing.assert_array_equal(
+        assignment.discretize(U, seeds[0]), assignment.discretize(rows * U, seeds[1])
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(6, 40))
+def test_rotations_do_not_change_the_partition(seed, K, n):
+    rng = np.random.default_rng(seed)
+    y = np.append(np.arange(K), rng.integers(0, K, n - K))
+    # Rows near K orthogonal axes, in a random orientation.
+    V = (np.eye(K)[y] + rng.normal(scale=0.05, size=(n, K))) * rng.uniform(0.5, 2, (n, 1))
+    Q = np.linalg.qr(rng.normal(size=(K, K)))[0]
+    for rows in (V, V @ Q):
+        assert same_partition(assignment.discretize(rows, np.random.RandomState(seed)), y)
+        assert same_partition(assignment.cluster_qr(rows), y)
+
+
+def agreement(V, labels):
+    Xr = V / np.linalg.norm(V, axis=1, keepdims=True)
+    M = np.zeros((V.shape[1], V.shape[1]))
+    np.add.at(M, labels, Xr)
+    return np.linalg.svd(M, compute_uv=False).sum()
+
+
+def test_restarts_never_lower_the_discretisations_objective():
+    V = np.random.default_rng(0).normal(size=(150, 6))
+    V /= np.linalg.norm(V, axis=0)
+    reached = [
+        agreement(V, assignment.discretize(V, np.random.RandomState(4), n_restarts))
+        for n_restarts in (1, 5, 25)
+    ]
+    assert reached == sorted(reached)
+    assert reached[-1] > reached[0]
+
+
+def test_small_discretisation_is_optimal():
+    rng = np.random.default_rng(2)
+    V = np.linalg.qr(rng.normal(size=(7, 2)))[0]
+    best = max(agreement(V, np.array(labels)) for labels in product(range(2), repeat=7))
+    found = agreement(V, assignment.discretize(V, np.random.RandomState(0), 20))
+    assert found == pytest.approx(best)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_set_aside_points_join_the_largest_cluster(method, ring_of_clusters):
+    A, y = ring_of_clusters(300, 3, noise=0.02, strays=2)
+    big = np.flatnonzero((y != 1) | (np.arange(len(y)) % 2 == 0))  # cluster 1 is halved
+    bigger = np.zeros((len(big) + 3, len(big) + 3))
+    bigger[3:, 3:] = A.toarray()[np.ix_(big, big)]
+    truth = np.append([-1, -1, -1], y[big])
+    result = cluster(bigger, 3, assign=method, random_state=0)
+    labels = result.labels
+    assert result.embedding.isolated[:3].all()
+    assert same_partition(labels[truth >= 0], truth[truth >= 0])
+    largest = np.bincount(labels[truth >= 0]).argmax()
+    assert (labels[truth < 0] == largest).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fewer_distinct_rows_than_clusters_give_fewer_clusters_and_say_so(method):
+    V = embed(np.kron(np.eye(2), np.ones((10, 10))), 2, random_state=0)
+    # An empty third column: two groups of equal rows are all that there is.
+    V = replace(V, vectors=np.column_stack([V.vectors, np.zeros(20)]))
+    with pytest.warns(UserWarning, match="2 clusters were found where 3"):
+        labels = assign(V, 3, method=method, random_state=0)
+    assert same_partition(labels, np.repeat([0, 1], 10))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_many_clusters_as_points(method):
+    A = np.random.default_rng(0).random((6, 6))
+    assert cluster(A + A.T, 6, assign=method).labels.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_cluster(method, embedding):
+    assert not assign(embedding[0], 1, method=method).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 25), st.floats(0.02, 1.0), st.integers(0, 10_000), st.data())
+def test_every_graph_gets_labels(n, density, seed, data):
+    rng = np.random.default_rng(seed)
+    A = (rng.random((n, n)) < density).astype(float)
+    A[0, 1] = 1.0
+    A = np.maximum(A, A.T)
+    K = data.draw(st.integers(1, n))
+    for method in METHODS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            labels = cluster(sp.csr_array(A), K, assign=method, n_init=1, random_state=0).labels
+        assert labels.shape == (n,)
+        assert 0 <= labels.min() <= labels.max() < K
+
+
+def test_large_inputs_seed_kmeans_on_a_sample(monkeypatch, caplog, embedding):
+    V, y = embedding
+    monkeypatch.setattr(assignment, "LARGE", 100)
+    monkeypatch.setattr(assignment, "SAMPLE", 60)
+    with caplog.at_level(logging.INFO, logger="dcfsc"):
+        labels = assign(V, 6, random_state=0)
+    assert same_partition(labels, y)
+    assert "60 of 240 rows" in caplog.text
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_fix_labels_and_leave_global_state_alone(method, embedding):
+    V, _ = embedding
+    numpy_state, torch_state = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    first, second, *_ = [
+        assign(V, 5, method=method, random_state=seed)
+        for seed in (7, 7, np.random.RandomState(7), np.random.default_rng(7), None)
+    ]
+    np.testing.assert_array_equal(first, second)
+    for now, before in zip(np.random.get_state(), numpy_state, strict=True):  # noqa: NPY002
+        np.testing.assert_array_equal(now, before)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+@pytest.mark.parametrize(
+    ("n_clusters", "options", "message"),
+    [
+        (0, {}, "n_clusters"),
+        (241, {}, "only 240 points"),
+        (2.0, {}, "n_clusters"),
+        (7, {"method": "cluster_qr"}, "needs 7 eigenvectors"),
+        (7, {"method": "discretize"}, "needs 7 eigenvectors"),
+        (6, {"method": "kmean"}, "Did you mean 'kmeans'"),
+        (6, {"rows": "raw"}, "unknown row scaling"),
+        (6, {"method": "discretize", "rows": "unit"}, "does not apply"),
+        (6, {"n_init": 0}, "n_init"),
+        (6, {"n_restarts": "two"}, "n_restarts"),
+    ],
+)
+def test_unusable_options_are_one_line_errors(n_clusters, options, message, embedding):
+    with pytest.raises(InputError, match=message) as caught:
+        assign(embedding[0], n_clusters, **options)
+    assert "\n" not in str(caught.value)

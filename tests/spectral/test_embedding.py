@@ -1,0 +1,273 @@
+"""The embedding: equal for every kind of affinity and solver; disconnected graphs; choices."""
+
+import logging
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfsc.errors import InputError
+from dcfsc.spectral import eigengap, eigensolvers, embed, embedding
+from dcfsc.spectral.eigensolvers import SOLVERS
+
+KINDS = {
+    "numpy": sp.csr_array.toarray,
+    "csr": sp.csr_array,
+    "torch": lambda A: torch.from_numpy(A.toarray()),
+    "torch_coo": lambda A: torch.from_numpy(A.toarray()).to_sparse_coo(),
+}
+
+
+def projector(result):
+    return result.vectors @ result.vectors.T
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.5])
+def test_kinds_and_solvers_give_one_embedding(regularization, ring_of_clusters):
+    A, _ = ring_of_clusters(300, 6, noise=0.3)
+    reference = embed(A.toarray(), 6, solver="eigh", regularization=regularization)
+    for kind in KINDS.values():
+        for solver in SOLVERS:
+            result = embed(kind(A), 6, solver=solver, regularization=regularization, random_state=0)
+            assert result.solver == solver
+            assert result.residual <= 1e-8
+            assert result.vectors.dtype == np.float64
+            np.testing.assert_allclose(result.values, reference.values, atol=1e-12)
+            np.testing.assert_allclose(projector(result), projector(reference), atol=1e-6)
+            np.testing.assert_allclose(result.vectors.T @ result.vectors, np.eye(6), atol=1e-9)
+
+
+def test_values_and_vectors_are_those_of_the_definition(ring_of_clusters):
+    A = ring_of_clusters(80, 4, noise=0.3)[0].toarray()
+    A += np.diag(np.arange(80.0))  # self-loops, which are ignored
+    result = embed(A, 4, regularization=0.0)
+    np.fill_diagonal(A, 0.0)
+    d = A.sum(1)
+    S = A / np.sqrt(np.outer(d, d))
+    values = np.linalg.eigvalsh(S)[::-1][:4]
+    np.testing.assert_allclose(result.values, values, atol=1e-13)
+    np.testing.assert_allclose(S @ result.vectors, result.vectors * values, atol=1e-12)
+    np.testing.assert_allclose(result.degrees, d, rtol=1e-13)
+    walk = A / d[:, None]
+    U = result.random_walk_vectors()
+    np.testing.assert_allclose(walk @ U, U * values, atol=1e-12)
+
+
+def test_tau_is_the_share_of_the_mean_degree(ring_of_clusters):
+    A = ring_of_clusters(80, 4)[0].toarray()
+    np.fill_diagonal(A, 0.0)
+    result = embed(A, 4, regularization=0.25)
+    d = A.sum(1)
+    assert result.tau == pytest.approx(0.25 * d.mean())
+    tau = result.tau
+    root = np.sqrt(d + tau)
+    S = (A + tau / 80) / np.outer(root, root)
+    np.testing.assert_allclose(S @ result.vectors, result.vectors * result.values, atol=1e-12)
+
+
+def test_isolated_points_have_zero_rows_and_disturb_nothing(ring_of_clusters):
+    A, _ = ring_of_clusters(200, 4, noise=0.3)
+    lonely = np.zeros(204, dtype=bool)
+    lonely[[0, 50, 51, 203]] = True
+    larger = np.zeros((204, 204))
+    larger[np.ix_(~lonely, ~lonely)] = A.toarray()
+    alone = embed(A, 4, random_state=0)
+    for kind in (np.asarray, sp.csr_array):
+        result = embed(kind(larger), 4, random_state=0)
+        np.testing.assert_array_equal(result.isolated, lonely)
+        np.testing.assert_array_equal(result.set_aside, lonely)
+        assert result.n_connected == 5
+        assert result.regularization == 0.0
+        assert not result.vectors[lonely].any()
+        np.testing.assert_allclose(result.values, alone.values, atol=1e-12)
+        kept = result.vectors[~lonely]
+        np.testing.assert_allclose(kept @ kept.T, projector(alone), atol=1e-6)
+
+
+def test_stray_components_are_set_aside_only_by_auto(ring_of_clusters):
+    A, y = ring_of_clusters(600, 4, strays=3)
+    result = embed(A, 4, random_state=0)
+    np.testing.assert_array_equal(result.set_aside, y < 0)
+    assert result.n_connected == 4
+    assert not result.isolated.any()
+    plain = embed(A, 4, regularization=0.0, random_state=0)
+    assert not plain.set_aside.any()
+    # Without the choice the strays own the multiple eigenvalue 1.
+    np.testing.assert_allclose(plain.values, 1.0, atol=1e-9)
+
+
+def test_as_many_components_as_clusters_are_taken_as_they_are(blocks):
+    A, _ = blocks([40, 40, 5])
+    result = embed(A, 3)
+    assert result.regularization == 0.0
+    assert not result.set_aside.any()
+    np.testing.assert_allclose(result.values, 1.0, atol=1e-12)
+
+
+def test_more_large_components_than_clusters_are_regularised(blocks):
+    A, _ = blocks([30] * 5)
+    result = embed(A, 3, random_state=0)
+    assert result.regularization == 1.0
+    assert not result.set_aside.any()
+    assert result.n_connected == 5
+    assert (result.values[1:] < 0.9).all()
+
+
+def test_a_graph_of_fragments_keeps_all_its_points(blocks):
+    A, _ = blocks([2] * 100)
+    result = embed(A, 3, random_state=0)
+    assert not result.set_aside.any()
+    assert result.regularization == 1.0
+
+
+def test_disconnected_graphs_beyond_the_dense_size_find_every_copy(blocks):
+    A, _ = blocks([60] * 10)
+    for kind in (sp.csr_array, sp.csr_array.toarray):
+        for solver in ("auto", "arpack", "block"):
+            result = embed(kind(A), 10, solver=solver, random_state=0)
+            np.testing.assert_allclose(result.values, 1.0, atol=1e-10)
+
+
+def test_more_components_than_connected_points():
+    A = np.zeros((7, 7))
+    A[1, 2] = A[2, 1] = 1.0
+    result = embed(A, 5)
+    np.testing.assert_allclose(result.vectors.T @ result.vectors, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(result.values, [1, 0, 0, 0, -1], atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 30), st.floats(0.02, 1.0), st.integers(0, 10_000), st.data())
+def test_every_graph_has_an_orthonormal_embedding(n, density, seed, data):
+    rng = np.random.default_rng(seed)
+    A = rng.random((n, n)) * (rng.random((n, n)) < density)
+    A[0, 1] = 0.5
+    A = A + A.T
+    k = data.draw(st.integers(1, n))
+    for regularization in ("auto", 0.0, 1.0):
+        result = embed(sp.csr_array(A), k, regularization=regularization, random_state=0)
+        assert np.isfinite(result.vectors).all()
+        np.testing.assert_allclose(result.vectors.T @ result.vectors, np.eye(k), atol=1e-9)
+        assert (np.diff(result.values) <= 1e-12).all()
+        assert (np.abs(result.values) <= 1 + 1e-12).all()
+
+
+def test_all_ones_affinity():
+    result = embed(np.ones((600, 600)), 3, random_state=0)
+    np.testing.assert_allclose(result.values, [1.0, -1 / 599, -1 / 599], atol=1e-10)
+
+
+@pytest.mark.parametrize("n_components", [0, -1, 11, 2.5, "3", True, None])
+def test_unusable_n_components(n_components):
+    with pytest.raises(InputError, match="n_components"):
+        embed(np.ones((10, 10)), n_components)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "lobpcg"}, "unknown solver"),
+        ({"regularization": -0.1}, "regularization"),
+        ({"regularization": "some"}, "regularization"),
+        ({"regularization": np.nan}, "regularization"),
+        ({"tol": -1}, "tol"),
+        ({"random_state": "seed"}, "random_state"),
+        ({"random_state": -3}, "random_state"),
+    ],
+)
+def test_unusable_options_are_one_line_errors(options, message):
+    with pytest.raises(InputError, match=message) as caught:
+        embed(np.ones((10, 10)), 2, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_seeds_fix_the_result_and_leave_global_state_alone(solver, ring_of_clusters):
+    A, _ = ring_of_clusters(300, 5)
+    numpy_state, torch_state = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    runs = [
+        embed(A, 5, solver=solver, random_state=seed).vectors
+        for seed in (3, 3, np.random.RandomState(3), None)
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[0], runs[2])
+    twice = [
+        embed(A, 5, solver=solver, random_state=np.random.default_rng(3)).vectors for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*twice)
+    for now, before in zip(np.random.get_state(), numpy_state, strict=True):  # noqa: NPY002
+        np.testing.assert_array_equal(now, before)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_a_solver_that_fails_hands_over_to_the_next(monkeypatch, caplog, ring_of_clusters):
+    A, _ = ring_of_clusters(600, 5)
+
+    def coarse(S, k, tol, start):
+        values, vectors = eigensolvers.eigh(S, k, tol, start)
+        return values, vectors + 1e-3
+
+    monkeypatch.setitem(SOLVERS, "arpack", coarse)
+    monkeypatch.setitem(SOLVERS, "block", lambda *_: None)
+    with caplog.at_level(logging.INFO, logger="dcfsc"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = embed(A, 5, random_state=0)
+    assert result.solver == "eigh"
+    assert result.residual <= 1e-8
+    assert "arpack" in caplog.text
+    assert "block" in caplog.text
+
+
+def test_an_unreached_tolerance_is_said(monkeypatch, ring_of_clusters):
+    A, _ = ring_of_clusters(600, 5)
+
+    def noisy(size):
+        def solve(S, k, tol, start):
+            values, vectors = eigensolvers.eigh(S, k, tol, start)
+            return values + size, vectors
+
+        return solve
+
+    for name, size in (("eigh", 1e-2), ("arpack", 1e-4), ("block", 1e-3)):
+        monkeypatch.setitem(SOLVERS, name, noisy(size))
+    with pytest.warns(RuntimeWarning, match="arpack, has residual"):
+        result = embed(A, 5, random_state=0)
+    assert result.solver == "arpack"
+    assert result.residual == pytest.approx(1e-4, rel=1e-6)
+
+
+def test_no_solver_at_all_is_one_line(monkeypatch, ring_of_clusters):
+    for name in SOLVERS:
+        monkeypatch.setitem(SOLVERS, name, lambda *_: None)
+    with pytest.raises(InputError, match="no eigensolver"):
+        embed(ring_of_clusters(60, 3)[0], 3)
+
+
+def test_auto_chooses_by_size_and_connection(ring_of_clusters, blocks):
+    assert embed(ring_of_clusters(embedding.SMALL, 5)[0], 5).solver == "eigh"
+    assert embed(ring_of_clusters(800, 5)[0], 5).solver == "arpack"
+    assert embed(ring_of_clusters(800, 5)[0].toarray(), 5).solver == "arpack"
+    assert embed(ring_of_clusters(800, 5)[0], 300).solver == "eigh"
+    assert embed(blocks([300, 300])[0], 2).solver == "block"
+
+
+def test_eigengap_ranks_the_planted_number_first(ring_of_clusters):
+    A, _ = ring_of_clusters(400, 7)
+    ranked = eigengap(embed(A, 12).values)
+    assert ranked[0][0] == 7
+    assert sorted(K for K, _ in ranked) == list(range(2, 12))
+    assert [gap for _, gap in ranked] == sorted((gap for _, gap in ranked), reverse=True)
+
+
+def test_eigengap_by_hand_and_its_errors():
+    ranked = eigengap([1.0, 0.9, 0.5, 0.45], minimum=1)
+    assert [K for K, _ in ranked] == [2, 1, 3]
+    np.testing.assert_allclose([gap for _, gap in ranked], [0.4, 0.1, 0.05])
+    with pytest.raises(InputError, match="at least 3"):
+        eigengap([1.0, 0.5])
+    with pytest.raises(InputError, match="descending"):
+        eigengap([0.1, 0.5, 1.0])
