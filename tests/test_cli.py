@@ -30,7 +30,6 @@ def dcfsc(*args: object) -> Result:
 
 
 def done(*args: object) -> Result:
-    """An invocation that must succeed."""
     result = dcfsc(*args)
     assert result.exit_code == 0, (result.output, result.exception)
     return result

@@ -175,6 +175,8 @@ def test_unusable_n_components(n_components):
         ({"regularization": "some"}, "regularization"),
         ({"regularization": np.nan}, "regularization"),
         ({"tol": -1}, "tol"),
+        ({"device": "nowhere"}, "device"),
+        ({"device": "meta"}, "device"),
         ({"random_state": "seed"}, "random_state"),
         ({"random_state": -3}, "random_state"),
     ],

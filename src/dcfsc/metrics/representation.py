@@ -40,12 +40,12 @@ def subspace_preserving_error(C: Any, y: ArrayLike) -> float:
     """
     labels, W = _checked(C, y)
     total = np.asarray(W.sum(axis=1)).ravel()
+    outside = np.zeros(len(labels))
     if sp.issparse(W):
         coo = W.tocoo()
         wrong = labels[coo.row] != labels[coo.col]
-        outside = np.bincount(coo.row[wrong], weights=coo.data[wrong], minlength=len(labels))
+        np.add.at(outside, coo.row[wrong], coo.data[wrong])
     else:
-        outside = np.empty(len(labels))
         for label in np.unique(labels):
             own = labels == label
             outside[own] = W[np.ix_(own, ~own)].sum(axis=1)

@@ -156,12 +156,12 @@ def check_problem(Z: Tensor, lam: float) -> None:
 
 def cholesky(A: Tensor, lam: float) -> Tensor:
     """Lower Cholesky factor of A + lam I (A is overwritten), or a clear word if lam is too small."""
+    largest = float(A.diagonal().max())
+    if not largest < float("inf"):  # also catches NaN
+        raise InputError("Z contains NaN or infinite values (or squares that overflow).")
     A.diagonal().add_(lam)
     L, info = torch.linalg.cholesky_ex(A)
-    if int(info) != 0 or not bool(torch.isfinite(L.diagonal()).all()):
-        largest = float(A.diagonal().max())
-        if not largest < float("inf"):  # also catches NaN
-            raise InputError("Z contains NaN or infinite values (or squares that overflow).")
+    if lam < largest * torch.finfo(A.dtype).eps or int(info) != 0:
         raise InputError(
             f"lam={lam:.3g} is lost in rounding beside Z'Z (largest entry {largest:.3g}); "
             f"take lam of at least {largest * 1e-13:.3g}."

@@ -86,14 +86,16 @@ def dense_self_expression(
         Lagrangian, minimises exactly over D, over C and over E in turn while the penalty grows
         threefold; at the end C is that projector for the returned D and E is optimal for it, but
         the rank and the column space of D depend on the path, and neither a global nor a local
-        minimum over D is promised. The growing penalty alone meets the tolerance within some 40
+        minimum over D is promised: on faces, alternating exact minimisation over (D, C) and over E
+        reached values up to 4% lower. The growing penalty meets the tolerance in 20 to 30
         iterations: ``converged`` says that D = C D holds, not that the value is least.
 
         With G = D'D the C-step and the multiplier's are one, Y <- (Y + mu D) (I + mu G)^-1 and
         C = Y D', so C is formed once, at the end. The D-step is a system of order N with the matrix
-        l1 I + mu (I - C)'(I - C), which is l1 + mu off the columns of Y and D. Cost per iteration:
-        N d min(N, d) and the smaller of N^3 and N d^2. Memory: see
-        :func:`dense_self_expression_memory`.
+        l1 I + mu (I - C)'(I - C), which is l1 + mu off the columns of Y and D: a system of order
+        2d where that is smaller. Cost per iteration: 3 N^3 + 6 N^2 d flops, or 40 N d^2 for N > 2d.
+        The closed form: one eigendecomposition of order min(N, d), and N^2 min(N, d) for C. Memory:
+        see :func:`dense_self_expression_memory`.
 
     References:
         P. Ji, M. Salzmann, H. Li. Efficient dense subspace clustering. IEEE Winter Conference on
@@ -116,37 +118,52 @@ def dense_self_expression(
         residual = float((Y - previous).abs().max()) / mu  # D - C D
         mu = min(max_mu, rho * mu)
     C = Y @ D.T
-    objective = C.square().sum() / 2 + l1 / 2 * (X - D - E).square().sum() + l2 * E.abs().sum()
-    converged = residual <= tol
-    advice = (
-        ""
-        if converged
-        else (
-            f"EDSC stopped after {n_iter} iterations at {residual:.1e}: raise max_iter or max_mu."
-        )
-    )
-    return DenseSelfExpression(
-        C.to(Z.dtype),
-        (scale * D).to(Z.dtype),
-        (scale * E).to(Z.dtype),
-        float(objective),
-        n_iter,
-        residual,
-        converged,
-        advice,
-    )
+    noise = float((X - D - E).square().sum())
+    objective = (float(C.square().sum()) + l1 * noise) / 2 + l2 * float(E.abs().sum())
+    advice = f"EDSC stopped after {n_iter} iterations at {residual:.1e}: raise max_iter or max_mu."
+    done = residual <= tol
+    C, D, E = C.to(Z.dtype), (scale * D).to(Z.dtype), (scale * E).to(Z.dtype)
+    return DenseSelfExpression(C, D, E, objective, n_iter, residual, done, "" if done else advice)
+
+
+def dense_self_expression_memory(
+    n: int, d: int, dtype: torch.dtype, *, outliers: bool = True
+) -> int:
+    """Peak bytes that :func:`dense_self_expression` allocates for (n, d), besides Z itself."""
+    r = min(n, d)
+    output = n * n * dtype.itemsize // 8
+    if not outliers:
+        copy = 0 if dtype == torch.float64 else n * d
+        return 8 * (copy + max(4 * r * r, 2 * n * r + r * r + n * n + output))
+    system = 4 * n * n if n <= 2 * d else 8 * n * d + 20 * d * d
+    return 8 * (8 * n * d + max(system, 2 * n * n + output))
+
+
+def _ridge(Z: Tensor, l1: float) -> DenseSelfExpression:
+    """C = K (K + I / l1)^-1 for K = Z Z', through the smaller of Z'Z and Z Z'."""
+    X = Z.double()
+    by_samples = X.shape[0] <= X.shape[1]
+    g, B = torch.linalg.eigh(X @ X.T if by_samples else X.T @ X)
+    # Round-off in a zero eigenvalue must not become a share of one in C where l1 is huge.
+    g = torch.where(g > len(g) * torch.finfo(g.dtype).eps * g[-1], g, 0)
+    F = B * (g / (g + 1 / l1)).sqrt() if by_samples else X @ (B * (g + 1 / l1).rsqrt())
+    C = F @ F.T
+    # At the minimum |C|^2 + l1 |Z - C Z|^2 = tr C, the effective degrees of freedom.
+    return DenseSelfExpression(C.to(Z.dtype), None, None, float(C.trace()) / 2, 0, 0.0, True)
 
 
 def _clean_step(target: Tensor, Y: Tensor, D: Tensor, l1: float, mu: float) -> Tensor:
     """Solves (l1 I + mu M'M) X = target - M'Y for X (N, d), where M = I - C and C = Y D'."""
     n, d = Y.shape
-    right = target - Y + D @ (Y.T @ Y)
     if n <= 2 * d:
-        M = torch.eye(n, dtype=Y.dtype, device=Y.device) - Y @ D.T
-        return _solve_positive(mu * (M.T @ M), l1, right)
+        M = -(Y @ D.T)
+        M.diagonal().add_(1)
+        return _solve_positive(mu * (M.T @ M), l1, target - M.T @ Y)
+    right = target - Y + D @ (Y.T @ Y)
     # M is the identity on the complement of the columns of Y and D.
     Q = torch.linalg.qr(torch.cat([Y, D], 1)).Q  # (N, 2d)
-    M = torch.eye(2 * d, dtype=Y.dtype, device=Y.device) - (Q.T @ Y) @ (Q.T @ D).T
+    M = -(Q.T @ Y) @ (Q.T @ D).T
+    M.diagonal().add_(1)
     inside = Q.T @ right
     off = right / (l1 + mu)
     return off + Q @ (_solve_positive(mu * (M.T @ M), l1, inside) - inside / (l1 + mu))
@@ -158,12 +175,13 @@ def _multiplier_step(Y: Tensor, D: Tensor, mu: float) -> Tensor:
     if d <= n:
         return _solve_positive(mu * (D.T @ D), 1.0, (Y + mu * D).T).T
     shrunk = mu * _solve_positive(mu * (D @ D.T), 1.0, D)
-    return Y + shrunk - Y @ (D.T @ shrunk)
+    return Y + shrunk - (Y @ D.T) @ shrunk
 
 
 def _solve_positive(A: Tensor, ridge: float, right: Tensor) -> Tensor:
     """(A + ridge I)^-1 right for a positive semi-definite A, which is overwritten."""
     A.diagonal().add_(ridge)
     L, info = torch.linalg.cholesky_ex(A)
-    print("info", int(info)) if int(info) else 0
+    if int(info) != 0:  # the ridge is lost in rounding beside A
+        return torch.linalg.solve(A, right)
     return torch.cholesky_solve(right, L)

@@ -37,7 +37,8 @@ ATTAINABLE = 1e-12
 class Embedding:
     """The k leading eigenpairs of  S = D_t^-1/2 (A + tau/n 11') D_t^-1/2,  D_t = diag(d + tau).
 
-    ``vectors`` (N, k) has orthonormal columns and zero rows at the points ``set_aside``;
+    ``vectors`` (N, k) has orthonormal columns and zero rows at the points ``set_aside`` (but where
+    fewer than k points are kept, indicators of points set aside fill the missing columns);
     ``values`` (k,) descend; ``degrees`` (N,) are d, without self-loops; ``isolated`` (N,) marks
     d = 0; ``set_aside`` (N,) marks the points left out of the eigenproblem (isolated ones and,
     under automatic regularisation, those of stray components); ``n_connected`` counts connected
@@ -80,11 +81,10 @@ def embed(
     sparse; the eigenproblem is solved on its device, or on ``device``) or a SciPy sparse matrix.
     Its diagonal is ignored, as in Ng, Jordan and Weiss (2001) and in scikit-learn.
 
-    ``solver``: "eigh" (dense factorisation), "arpack" (Lanczos), "block" (block
-    Chebyshev-Davidson, in torch) or "auto": "eigh" for up to 500 points or when a quarter of the
-    spectrum is wanted, else "arpack" for a connected graph on the CPU, else "block". A result
-    whose residual exceeds ``tol`` is handed to the next solver; if none succeeds the best one is
-    returned with a warning.
+    ``solver``: "eigh" (dense), "arpack" (Lanczos), "block" (block Chebyshev-Davidson, in torch)
+    or "auto": "eigh" for up to 500 points or a quarter of the spectrum, else "arpack" for a
+    connected graph on the CPU, else "block". A result whose residual exceeds ``tol`` goes to the
+    next solver; if none succeeds the best one is returned with a warning.
 
     ``regularization``: a number sets tau as that share of the mean degree (Amini, Chen, Bickel
     and Levina 2013; Joseph and Yu 2016); 0 gives the plain problem. Isolated points (no affinity
@@ -108,10 +108,7 @@ def embed(
 
     isolated = graph.degrees == 0
     component = graph.components()
-    keep = ~isolated if share is not None else ~isolated & ~_stray(component, isolated, k)
-    left = len(np.unique(component[keep]))
-    if share is None:
-        share = AUTO_SHARE if left > k else 0.0
+    keep, share, left = _regularize(component, isolated, k, share)
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
     S = kept.normalized(tau)
@@ -186,6 +183,17 @@ def _check_components(n_components: object, n: int) -> int:
     if not 1 <= n_components <= n:
         raise InputError(f"n_components is {n_components}; it must lie in 1..{n}, the points.")
     return int(n_components)
+
+
+def _regularize(
+    component: np.ndarray, isolated: np.ndarray, k: int, share: float | None
+) -> tuple[np.ndarray, float, int]:
+    """The points to keep (N,), the share of the mean degree, the components kept; see `embed`."""
+    keep = ~isolated if share is not None else ~isolated & ~_stray(component, isolated, k)
+    left = len(np.unique(component[keep]))
+    if share is None:
+        share = AUTO_SHARE if left > k else 0.0
+    return keep, share, left
 
 
 def _stray(component: np.ndarray, isolated: np.ndarray, k: int) -> np.ndarray:

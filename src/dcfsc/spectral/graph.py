@@ -172,7 +172,7 @@ def read_affinity(affinity: Affinity, device: str | torch.device | None = None) 
     The diagonal is dropped, as Ng, Jordan and Weiss do and as SciPy's graph Laplacian does: a
     point's affinity with itself says nothing about pairs.
     """
-    place = torch.device(device) if device is not None else _device_of(affinity)
+    place = _device_of(affinity) if device is None else _usable_device(device)
     if isinstance(affinity, Tensor) and affinity.layout == torch.strided:
         return _read_dense(affinity.detach(), place)
     if isinstance(affinity, Tensor):
@@ -188,6 +188,18 @@ def read_affinity(affinity: Affinity, device: str | torch.device | None = None) 
     if array.dtype.kind not in "fiub":
         raise InputError(f"the affinity has dtype {array.dtype}; give real numbers.")
     return _read_dense(torch.from_numpy(np.array(array, dtype=_float_dtype(array.dtype))), place)
+
+
+def _usable_device(device: str | torch.device) -> torch.device:
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InputError(f"device is {device!r}; give 'cpu', 'cuda' or a torch.device.") from None
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"device {place} has no float64 eigensolver; give 'cpu' or 'cuda'.")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is cuda but torch sees no CUDA device; give 'cpu'.")
+    return place
 
 
 def _device_of(affinity: Any) -> torch.device:
