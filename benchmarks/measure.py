@@ -26,7 +26,7 @@ from dcfsc.files import write_json
 def interleaved(
     variants: dict[str, Callable[[], Any]], repeats: int = 5, warmup: int = 1
 ) -> dict[str, dict[str, float]]:
-    """Median and minimum seconds of each variant; the variants take turns, so load hits them alike."""
+    """Median and least seconds of each variant; they take turns, so load hits them alike."""
     for _ in range(warmup):
         for run in variants.values():
             run()

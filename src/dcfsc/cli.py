@@ -268,6 +268,55 @@ def predict(
 
 
 @app.command()
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="eyaleb, orl, coil100, lambda, parameters, memory, or smoke (a minute, no data).",
+        ),
+    ],
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Some of the methods, separated by commas.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Seeds per cell.")] = None,
+    clusters: Annotated[
+        str | None, typer.Option(metavar="K,K", help="Some numbers of people (eyaleb).")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results are.")] = Path(
+        "results"
+    ),
+    device: DeviceOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run, and how long it took last time.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="This process takes part I of N, from 0.")
+    ] = "0/1",
+    quiet: QuietOption = False,
+) -> None:
+    """Compute a table or figure of the paper; a second call only fills the gaps."""
+    from dcfsc import experiments
+
+    match = re.fullmatch(r"(\d+)/(\d+)", shard.strip())
+    if match is None:
+        raise InputError(f"--shard takes I/N, as in 0/4; got {shard!r}.")
+    experiments.reproduce(
+        experiment,
+        out=out,
+        methods=None if methods is None else [m.strip() for m in methods.split(",")],
+        trials=trials,
+        clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
+        device=device or "auto",
+        dry_run=dry_run,
+        force=force,
+        shard=(int(match[1]), int(match[2])),
+        report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+    )
+
+
+@app.command()
 def datasets() -> None:
     """List the datasets known by name, and which of them are here."""
     from dcfsc.datasets import data_root, describe
@@ -289,13 +338,10 @@ def datasets() -> None:
 @app.command()
 def doctor() -> None:
     """Look at the installation, and try the closed form on a small problem."""
+    from dcfsc import doctor as checks
+
     problems: list[str] = []
-    for title, look in (
-        ("versions", _versions),
-        ("machine", _machine),
-        ("data", _data_root),
-        ("self-check", _self_check),
-    ):
+    for title, look in checks.CHECKS.items():
         try:
             output.print_facts(look())
         except Exception as error:  # whatever is broken is what this command is to tell
@@ -306,64 +352,6 @@ def doctor() -> None:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(1)
     print("all well")
-
-
-def _versions() -> list[tuple[str, str]]:
-    from dcfsc.runs import versions
-
-    return list(versions().items())
-
-
-def _machine() -> list[tuple[str, str]]:
-    from threadpoolctl import threadpool_info
-
-    from dcfsc.runs import machine
-
-    found = machine("auto")
-    pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
-    blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
-    return [
-        ("system", found["system"]),
-        ("device", f"{found['device']} ({found['device_name']})"),
-        ("threads", str(found["threads"])),
-        ("blas", "; ".join(sorted(blas)) or "not known"),
-    ]
-
-
-def _data_root() -> list[tuple[str, str]]:
-    from dcfsc.datasets import data_root, describe
-
-    root = data_root()
-    present = [info.name for info in describe() if info.present]
-    return [
-        ("data root", f"{root}{'' if root.is_dir() else ' (not there yet)'}"),
-        ("datasets here", ", ".join(present)),
-    ]
-
-
-def _self_check() -> list[tuple[str, str]]:
-    """Three subspaces that cannot be confused, and the two forms of the closed form on them."""
-    import torch
-
-    from dcfsc import ClosedFormSubspaceClustering
-    from dcfsc.datasets import synthetic
-    from dcfsc.metrics import clustering_error
-    from dcfsc.self_expression import solve
-
-    data = synthetic(
-        n_samples=150, n_clusters=3, subspace_dim=4, ambient_dim=20, noise=0.01, random_state=0
-    )
-    labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
-    assert data.y is not None
-    wrong = clustering_error(data.y, labels)
-    Z = torch.from_numpy(data.X).to(torch.float64)
-    samples, features = (solve(Z, 0.1, form=form).dense() for form in ("samples", "features"))
-    gap = float((samples - features).abs().max() / samples.abs().max())
-    if wrong > 0:
-        raise DcfscError(f"{wrong:.1f} % of a union of subspaces was put in the wrong cluster.")
-    if not gap < 1e-8:
-        raise DcfscError(f"the two forms of the closed form differ by {gap:.1e} (relative).")
-    return [("self-check", f"clustering without error; the two forms agree to {gap:.0e}")]
 
 
 def _load(
@@ -382,6 +370,13 @@ def _load(
     return load(
         spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
     )
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} takes whole numbers, as in 10,20; got {text!r}.") from None
 
 
 def _number_or_name(text: str | None) -> float | str | None:

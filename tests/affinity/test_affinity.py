@@ -120,7 +120,9 @@ def test_bad_options_are_refused(make):
         make()
 
 
-@pytest.mark.parametrize("make", [Symmetric(), Symmetric(scale=False), TopK(3), LowRank()], ids=repr)
+@pytest.mark.parametrize(
+    "make", [Symmetric(), Symmetric(scale=False), TopK(3), LowRank()], ids=repr
+)
 def test_sparse_coefficients_give_the_dense_affinity(make):
     C = coefficients(20).C
     C[C.abs() < 1.2] = 0.0

@@ -10,6 +10,7 @@ from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.methods import METHODS
 from dcfsc.metrics import clustering_error
+from dcfsc.networks import MLPSpec
 
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
@@ -26,24 +27,39 @@ def subspaces():
     return synthetic(n_samples=120, n_clusters=3, subspace_dim=3, ambient_dim=30, random_state=1)
 
 
-@parametrize_with_checks([make(name) for name in METHODS])
+def expected_failures(estimator):
+    """Checks that contradict what a method is for, each with the reason."""
+    if type(estimator).__name__ == "SSCOMP":
+        return {
+            "check_clustering": "isotropic blobs in two dimensions are no union of subspaces: at "
+            "unit length any two samples represent every other one exactly"
+        }
+    return {}
+
+
+@parametrize_with_checks([make(name) for name in METHODS], expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(name, subspaces):
-    labels = make(name, **({"steps": 0} if name == "dcfsc" else {})).fit_predict(subspaces.X)
+    # A linear network keeps subspaces linear, as the statement needs.
+    linear = {"network": MLPSpec(30, (), 30), "pretrain_epochs": 30}
+    options = {"dcfsc": {**linear, "steps": 50}, "dsc": {**linear, "steps": 300}}
+    labels = make(name, **options.get(name, {})).fit_predict(subspaces.X)
     assert clustering_error(subspaces.y, labels) == 0.0
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_labels_and_touches_no_global_state(name, subspaces):
-    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.random.get_rng_state()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
+    torch_state = torch.random.get_rng_state()
     one = make(name).fit(subspaces.X).labels_
     two = clone(make(name)).fit(subspaces.X).labels_
     assert np.array_equal(one, two)
-    assert np.array_equal(numpy_state, np.random.get_state()[1])
+    assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
     assert torch.equal(torch_state, torch.random.get_rng_state())
 
 

@@ -52,7 +52,7 @@ def test_a_reloaded_model_gives_the_same_labels_and_predictions(name, data, tmp_
 
 @pytest.mark.parametrize("name", MODELS)
 def test_unseen_points_of_the_same_subspaces_get_their_cluster(name, data):
-    model = MODELS[name](**({"lam": "auto"})).fit(data.X[:160])
+    model = MODELS[name](lam="auto").fit(data.X[:160])
     joined = np.concatenate([model.labels_, model.predict(data.X[160:])])
     fitted = clustering_error(data.y[:160], model.labels_)
     assert clustering_error(data.y, joined) <= fitted + 5.0

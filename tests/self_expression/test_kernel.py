@@ -133,6 +133,15 @@ def test_input_is_left_alone() -> None:
     assert torch.equal(K, before[1])
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf"])
+def test_gpu_agrees_with_cpu(kernel: str) -> None:
+    Z = gaussian(40, 6, seed=9)
+    cpu = kernel_sparse_self_expression(kernel_matrix(Z, kernel))
+    gpu = kernel_sparse_self_expression(kernel_matrix(Z.cuda(), kernel))
+    torch.testing.assert_close(gpu.coefficients.cpu(), cpu.coefficients, atol=1e-8, rtol=0)
+
+
 def test_bad_input_is_one_clear_line() -> None:
     with pytest.raises(InputError, match="symmetric"):
         kernel_sparse_self_expression(torch.tensor([[1.0, 0.2], [0.7, 1.0]]))

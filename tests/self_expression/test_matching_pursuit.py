@@ -159,6 +159,17 @@ def test_input_is_left_alone() -> None:
     assert torch.equal(Z, before)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("gram", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gpu_agrees_with_cpu(gram: bool, dtype: torch.dtype) -> None:
+    Z = unit_gaussian(100, 20, seed=7, dtype=dtype)
+    cpu = orthogonal_matching_pursuit(Z, gram=gram, block=30).coefficients
+    gpu = orthogonal_matching_pursuit(Z.cuda(), gram=gram, block=30).coefficients
+    np.testing.assert_array_equal(gpu.indices, cpu.indices)
+    np.testing.assert_allclose(gpu.data, cpu.data, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

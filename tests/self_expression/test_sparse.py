@@ -339,6 +339,20 @@ def test_input_is_left_alone() -> None:
     sparse_self_expression(Z)
     sparse_self_expression(Z, outliers=False, affine=True)
     assert torch.equal(Z, before)
+    assert not sparse_self_expression(Z.requires_grad_()).coefficients.requires_grad
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("outliers", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("shape", [(60, 20), (20, 60)])
+def test_gpu_agrees_with_cpu(shape: tuple[int, int], affine: bool, outliers: bool) -> None:
+    Z = gaussian(*shape, seed=19)
+    cpu = sparse_self_expression(Z, affine=affine, outliers=outliers)
+    gpu = sparse_self_expression(Z.cuda(), affine=affine, outliers=outliers)
+    assert gpu.coefficients.is_cuda
+    assert gpu.n_iter == cpu.n_iter
+    torch.testing.assert_close(gpu.coefficients.cpu(), cpu.coefficients, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize(

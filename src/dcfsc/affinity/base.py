@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import scipy.sparse as sp
 from torch import Tensor
 
-AffinityMatrix = Tensor | sp.csr_array
+AffinityMatrix: TypeAlias = "Tensor | sp.csr_array"
 
 
 class Coefficients(Protocol):

@@ -54,7 +54,7 @@ class LowRank:
 
 
 def keep_energy(C: Tensor, share: float) -> Tensor:
-    """Per column keep the largest |C| up to and with the one that passes ``share`` of the l1 norm."""
+    """Per column keep the largest |C| up to the one that passes ``share`` of the l1 norm."""
     if share >= 1.0:
         return C
     magnitude, order = C.abs().sort(dim=0, descending=True)

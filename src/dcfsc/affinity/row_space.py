@@ -24,7 +24,7 @@ class RowSpace:
     def __call__(self, coefficients: Coefficients, n_clusters: int) -> Tensor:
         C = coefficients.dense().to(torch.float64)
         _, S, Vt = torch.linalg.svd(C, full_matrices=False)
-        rank = max(1, int((S > self.tol * S[0]).sum()))
+        rank = max(1, int((self.tol * S[0] < S).sum()))
         rows = Vt[:rank].mT * S[:rank].sqrt()
         norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
         noise = norm <= norm.max() * torch.finfo(rows.dtype).eps ** 0.5

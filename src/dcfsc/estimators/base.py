@@ -11,7 +11,6 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import spectral
 
-
 # A single random start of `discretize` moves ORL's error by a point and may lose a cluster; the
 # best of ten by its own objective does neither.
 RESTARTS = 10

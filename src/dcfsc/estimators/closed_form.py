@@ -73,7 +73,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     --------
     >>> from dcfsc import ClosedFormSubspaceClustering
     >>> from dcfsc.datasets import synthetic
-    >>> data = synthetic(n_samples=200, n_clusters=3, subspace_dim=2, ambient_dim=20, random_state=0)
+    >>> data = synthetic(n_samples=200, n_clusters=3, subspace_dim=3, random_state=0)
     >>> ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X).shape
     (200,)
     """

@@ -94,8 +94,8 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         values = {
             "input_scale": self.input_scale_,
             "spec": self.network_.spec.to_dict(),
-            "sample_shape": list(self.sample_shape_),  # type: ignore[attr-defined]
-            "n_features_in": self.n_features_in_,  # type: ignore[attr-defined]
+            "sample_shape": list(self.sample_shape_),
+            "n_features_in": self.n_features_in_,
             "n_features_out": self._n_features_out,
             "history": list(self.history_),
         }

@@ -35,7 +35,7 @@ class DSC(NetworkEstimator, SubspaceClusterer):
     n_clusters : int
     norm : "l2" or "l1"
     coefficient_weight, self_expression_weight, reconstruction_weight : float
-        a, b and r. Released values, with pixels 0-255: (1, 10^(K/10 - 3), 0.5) for Extended
+        a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255: (1, 10^(K/10 - 3), 0.5) for Extended
         Yale B, (1, 0.2, 0.5) for ORL, (1, 30, 1) for COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
@@ -58,7 +58,7 @@ callbacks
         *,
         norm: Literal["l1", "l2"] = "l2",
         coefficient_weight: float = 1.0,
-        self_expression_weight: float = 1.0,
+        self_expression_weight: float = 100.0,
         reconstruction_weight: float = 0.5,
         initial: float = 1e-4,
         network: Any = "auto",
@@ -69,7 +69,7 @@ callbacks
         batch_size: int = 256,
         tol: float | None = None,
         patience: int = 20,
-        affinity: Any = "topk",
+        affinity: Any = "symmetric",
         assign: str = "kmeans",
         device: Any = "auto",
         random_state: Any = None,

@@ -139,9 +139,10 @@ class EDSC(ShallowClusterer):
     Parameters
     ----------
     n_clusters : int
-    l1, l2 : float
-        Prices of noise and of outliers for rows divided by the largest magnitude (the authors:
-        0.06 and 0.01 for faces).
+    l1, l2 : float, float or None
+        Prices of noise and of outliers for rows divided by the largest magnitude; None is l1 / 2.
+        The authors take 0.06 and 0.01 for faces; data with fewer features want more, or all of
+        it passes for noise.
     outliers : bool
     max_iter, scale, affinity, assign, device, random_state
         As in :class:`SSC`; the affinity "edsc" is the one published with the method.
@@ -155,8 +156,8 @@ class EDSC(ShallowClusterer):
         self,
         n_clusters: int = 8,
         *,
-        l1: float = 0.06,
-        l2: float = 0.01,
+        l1: float = 100.0,
+        l2: float | None = None,
         outliers: bool = True,
         max_iter: int = 1000,
         scale: str = "max",
@@ -182,4 +183,4 @@ class EDSC(ShallowClusterer):
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return 8 * (3 * n * n + 12 * n * d)
+        return self_expression.dense_self_expression_memory(n, d, dtype, outliers=self.outliers)

@@ -56,4 +56,4 @@ def load_model(path: Any, device: Any = None) -> SubspaceClusterer:
     by_class = {cls.__name__: cls for cls in METHODS.values()}
     if header["class"] not in by_class:
         raise unknown_name("model class", header["class"], by_class)
-    return by_class[header["class"]].load(path, device=device)  # type: ignore[attr-defined]
+    return by_class[header["class"]].load(path, device=device)

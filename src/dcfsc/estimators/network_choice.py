@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dcfsc import datasets, networks
 from dcfsc.errors import InputError
@@ -50,7 +50,8 @@ def weights_file(weights: Any) -> Path | None:
     return datasets.weights_path(str(weights).replace("-", "_"))
 
 
-def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> nn.Module:
+def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> Any:
+    spec: Any
     if isinstance(network, str):
         if network != "auto":
             spec = networks.preset_spec(network)

@@ -63,7 +63,8 @@ class Persistent:
         header, tensors = read_model(path)
         if header["class"] != cls.__name__:
             raise InputError(
-                f"{path} holds a {header['class']}, not a {cls.__name__}; use {header['class']}.load."
+                f"{path} holds a {header['class']}, not a {cls.__name__}; "
+                f"use {header['class']}.load."
             )
         params = {name: decode_parameter(value) for name, value in header["params"].items()}
         if device is not None:
@@ -97,7 +98,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 def encode_parameter(name: str, value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and type(value).__name__ in _AFFINITIES:
+    if type(value) in _AFFINITIES.values():
         return {"affinity": type(value).__name__, **dataclasses.asdict(value)}
     if hasattr(value, "to_dict"):
         return {"spec": value.to_dict()}

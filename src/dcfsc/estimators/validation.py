@@ -14,7 +14,7 @@ from dcfsc.errors import InputError
 
 
 def resolve_device(device: Any) -> torch.device:
-    """"auto" is the first CUDA device where there is one, else the CPU."""
+    """ "auto" is the first CUDA device where there is one, else the CPU."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -28,9 +28,7 @@ def resolve_device(device: Any) -> torch.device:
     return resolved
 
 
-def check_array(
-    estimator: Any, X: Any, *, reset: bool, least_samples: int = 1
-) -> np.ndarray:
+def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> np.ndarray:
     """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w)."""
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
@@ -62,14 +60,15 @@ def check_array(
 def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
     if not isinstance(n_clusters, Integral) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters must be a whole number; got {n_clusters!r}.")
-    if n_clusters < 1:
-        raise InputError(f"n_clusters must be at least 1; got {n_clusters}.")
-    if n_clusters > n_samples:
+    count = int(n_clusters)
+    if count < 1:
+        raise InputError(f"n_clusters must be at least 1; got {count}.")
+    if count > n_samples:
         raise InputError(
-            f"n_clusters={n_clusters} is more than the n_samples={n_samples} there are; "
+            f"n_clusters={count} is more than the n_samples={n_samples} there are; "
             "give more samples or ask for fewer clusters."
         )
-    return int(n_clusters)
+    return count
 
 
 def check_lam(lam: Any) -> float | None:
@@ -84,7 +83,7 @@ def check_lam(lam: Any) -> float | None:
 
 
 def check_at_least(name: str, value: Any, least: float) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:
+    if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= least:
         raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
 
 

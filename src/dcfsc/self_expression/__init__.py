@@ -2,7 +2,7 @@
 
 from .closed_form import ClosedForm, solve
 from .coefficients import Coefficients, ExplicitCoefficients, SparseCoefficients
-from .dense import dense_self_expression
+from .dense import dense_self_expression, dense_self_expression_memory
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, squared_singular_values
@@ -33,6 +33,7 @@ __all__ = [
     "add_gram",
     "choose_lam",
     "dense_self_expression",
+    "dense_self_expression_memory",
     "effective_dof",
     "gram",
     "kernel_matrix",

@@ -69,7 +69,7 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def code(self, z: Tensor) -> Tensor:
-        """Ridge codes z (Z'Z + lam I)^-1 Z' of unseen points z (n, d) over the N samples: (n, N)."""
+        """Ridge codes z (Z'Z + lam I)^-1 Z' of unseen z (n, d) over the N samples: (n, N)."""
 
     # What follows from it -------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ def check_problem(Z: Tensor, lam: float) -> None:
 
 
 def cholesky(A: Tensor, lam: float) -> Tensor:
-    """Lower Cholesky factor of A + lam I (A is overwritten), or a clear word if lam is too small."""
+    """Lower Cholesky factor of A + lam I (A is overwritten), or a word if lam is too small."""
     largest = float(A.diagonal().max())
     if not largest < float("inf"):  # also catches NaN
         raise InputError("Z contains NaN or infinite values (or squares that overflow).")

@@ -130,13 +130,12 @@ def dense_self_expression_memory(
     n: int, d: int, dtype: torch.dtype, *, outliers: bool = True
 ) -> int:
     """Peak bytes that :func:`dense_self_expression` allocates for (n, d), besides Z itself."""
+    if outliers:
+        system = 4 * n * n if n <= 2 * d else 8 * n * d + 20 * d * d
+        return 8 * (10 * n * d + max(system, 2 * n * n))
     r = min(n, d)
-    output = n * n * dtype.itemsize // 8
-    if not outliers:
-        copy = 0 if dtype == torch.float64 else n * d
-        return 8 * (copy + max(4 * r * r, 2 * n * r + r * r + n * n + output))
-    system = 4 * n * n if n <= 2 * d else 8 * n * d + 20 * d * d
-    return 8 * (8 * n * d + max(system, 2 * n * n + output))
+    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
+    return 8 * (copy + max(5 * r * r, 2 * n * r + r * r + n * n + output))
 
 
 def _ridge(Z: Tensor, l1: float) -> DenseSelfExpression:

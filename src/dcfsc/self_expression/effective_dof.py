@@ -1,4 +1,4 @@
-"""lam and its meaning: tr H(lam) = sum_i s_i^2 / (s_i^2 + lam), the effective degrees of freedom."""
+"""lam and its meaning, the effective degrees of freedom tr H = sum_i s_i^2 / (s_i^2 + lam)."""
 
 from __future__ import annotations
 

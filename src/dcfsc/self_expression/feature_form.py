@@ -50,7 +50,7 @@ class RidgeFactor:
 
     @cached_property
     def whitened_gram(self) -> Tensor:
-        """Y'Z = L^-1 G = L' - lam L^-1, (d, d) float64: what the samples' sum looks like to a row."""
+        """Y'Z = L^-1 G = L' - lam L^-1, (d, d) float64, without the samples."""
         return self.L.mT - self.lam * self.inverse
 
 
@@ -96,7 +96,7 @@ class FeatureForm(ClosedForm):
         return torch.addcmul(self._scatter(self._gather(u)), h, u, value=-1).to(V.dtype)
 
     def rows(self, start: int, stop: int) -> Tensor:
-        h, c = self._columns(self.Y.dtype)
+        _, c = self._columns(self.Y.dtype)
         block = self.Y[start:stop] @ self.Y.mT / c[start:stop]
         index = torch.arange(block.shape[0], device=block.device)
         block[index, index + start] = 0.0

@@ -28,6 +28,7 @@ from dcfsc.self_expression.sparse_admm import HatFactor, LassoProgram
 Kernel = Literal["linear", "polynomial", "rbf"]
 
 
+@torch.no_grad()
 def kernel_matrix(
     Z: Tensor,
     kernel: Kernel = "polynomial",
@@ -65,6 +66,7 @@ def kernel_matrix(
     return K if kernel == "linear" else K.add_(coef0).pow_(degree)
 
 
+@torch.no_grad()
 def kernel_sparse_self_expression(
     K: Tensor,
     alpha: float = 20.0,

@@ -137,11 +137,11 @@ def low_rank_representation_memory(
 ) -> int:
     """Peak bytes that :func:`low_rank_representation` allocates for (n, d), besides Z itself."""
     r = min(n, d)
-    copy = 0 if dtype == torch.float64 else n * d
-    decomposition = n * d + 2 * (n * r + r * d) + 4 * r * r
-    wide = n * r if norm == "l21" else n * d  # the errors, their multiplier, the target
-    iteration = n * r + r * d + 8 * n * r + 6 * wide + 4 * r * r
-    result = 3 * n * r + r * d + 2 * n * d + n * n + n * n * dtype.itemsize // 8
+    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
+    decomposition = 2 * n * d + 2 * (n * r + r * d) + 4 * r * r
+    errors = 6 * n * r if norm == "l21" else 8 * n * d
+    iteration = 9 * n * r + r * d + errors + 4 * r * r
+    result = 4 * n * r + r * d + 2 * n * d + n * n + output
     return 8 * (copy + max(decomposition, iteration, result))
 
 
@@ -378,11 +378,10 @@ def low_rank_subspace(
 def low_rank_subspace_memory(n: int, d: int, dtype: torch.dtype) -> int:
     """Peak bytes that :func:`low_rank_subspace` allocates for (n, d), besides Z itself."""
     r = min(n, d)
-    copy = 0 if dtype == torch.float64 else n * d
+    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
     factors = n * r + r * d
     decomposition = n * d + factors + 4 * r * r
-    result = n * r + n * n + (n * n + 2 * n * d) * dtype.itemsize // 8
-    return 8 * (copy + max(decomposition, factors + result))
+    return 8 * (copy + max(decomposition, factors + n * r + 2 * n * d + n * n + output))
 
 
 def _code_price(u: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ _GRAM_BYTES = 2**30
 _GRAM_LEAST_DIMENSION = 64
 
 
+@torch.no_grad()
 def orthogonal_matching_pursuit(
     Z: Tensor,
     k: int = 5,

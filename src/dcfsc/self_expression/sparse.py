@@ -47,6 +47,7 @@ class SparseSelfExpression:
     advice: str = ""
 
 
+@torch.no_grad()
 def sparse_self_expression(
     Z: Tensor,
     alpha: float = 20.0,

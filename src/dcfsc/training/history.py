@@ -10,7 +10,7 @@ Callback = Callable[[Row], None]
 
 
 class History(list[Row]):
-    """One row a step: ``phase``, ``step``, ``loss``, ``seconds`` and each added term by its name."""
+    """One row a step: ``phase``, ``step``, ``loss``, ``seconds``, and each term by its name."""
 
     def __init__(self, rows: Sequence[Row] = (), callbacks: Sequence[Callback] = ()):
         super().__init__(rows)

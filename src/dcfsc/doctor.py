@@ -1,0 +1,75 @@
+"""What `dcfsc doctor` looks at: versions, machine, data, and a small problem solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dcfsc.errors import DcfscError
+
+Facts = list[tuple[str, str]]
+
+
+def versions_found() -> Facts:
+    from dcfsc.runs import versions
+
+    return list(versions().items())
+
+
+def machine_found() -> Facts:
+    from threadpoolctl import threadpool_info
+
+    from dcfsc.runs import machine
+
+    found = machine("auto")
+    pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
+    return [
+        ("system", found["system"]),
+        ("device", f"{found['device']} ({found['device_name']})"),
+        ("threads", str(found["threads"])),
+        ("blas", "; ".join(sorted(blas)) or "not known"),
+    ]
+
+
+def data_found() -> Facts:
+    from dcfsc.datasets import data_root, describe
+
+    root = data_root()
+    present = [info.name for info in describe() if info.present]
+    return [
+        ("data root", f"{root}{'' if root.is_dir() else ' (not there yet)'}"),
+        ("datasets here", ", ".join(present)),
+    ]
+
+
+def self_check() -> Facts:
+    """Three subspaces that cannot be confused, and the two forms of the closed form on them."""
+    import torch
+
+    from dcfsc import ClosedFormSubspaceClustering
+    from dcfsc.datasets import synthetic
+    from dcfsc.metrics import clustering_error
+    from dcfsc.self_expression import solve
+
+    data = synthetic(
+        n_samples=150, n_clusters=3, subspace_dim=4, ambient_dim=20, noise=0.01, random_state=0
+    )
+    labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
+    assert data.y is not None
+    wrong = clustering_error(data.y, labels)
+    Z = torch.from_numpy(data.X).to(torch.float64)
+    samples, features = (solve(Z, 0.1, form=form).dense() for form in ("samples", "features"))
+    gap = float((samples - features).abs().max() / samples.abs().max())
+    if wrong > 0:
+        raise DcfscError(f"{wrong:.1f} % of a union of subspaces was put in the wrong cluster.")
+    if not gap < 1e-8:
+        raise DcfscError(f"the two forms of the closed form differ by {gap:.1e} (relative).")
+    return [("self-check", f"clustering without error; the two forms agree to {gap:.0e}")]
+
+
+CHECKS: dict[str, Callable[[], Facts]] = {
+    "versions": versions_found,
+    "machine": machine_found,
+    "data": data_found,
+    "self-check": self_check,
+}
