@@ -6,6 +6,7 @@ Figures are made through matplotlib's objects, never through pyplot, so nobody's
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from dcfsc.files import atomic_path
 from . import paper, tables
 from .catalogue import get
 from .cells import CellStore
+from .methods import METHODS, get_method
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,12 +78,14 @@ def draw_bars(axes: Axes, rows: list[Row]) -> None:
     )
     printed = [(x, r["paper_mean"]) for x, r in zip(places, rows, strict=True) if r["paper_mean"]]
     for number, (x, value) in enumerate(printed):
-        label = "paper" if number == 0 else None
+        label = "paper" if number == 0 else ""
         axes.hlines(value, x - 0.45, x + 0.45, color=PAPER, linestyle="--", label=label)
     for x, row in zip(places, rows, strict=True):
+        top = row["error_mean"] + (row["error_std"] or 0.0)
         text = f"{row['error_mean']:.1f}"
-        axes.annotate(text, (x, row["error_mean"]), (0, 3), textcoords="offset points", ha="center")
-    axes.set_xticks(list(places), [r["title"] for r in rows], rotation=35, ha="right")
+        axes.annotate(text, (x, top), (0, 3), textcoords="offset points", ha="center")
+    labels = [textwrap.fill(r["title"], 14) for r in rows]
+    axes.set_xticks(list(places), labels, rotation=0 if len(rows) < 7 else 90)
     axes.set_ylabel("clustering error (%)")
     axes.margins(y=0.12)
     axes.set_ylim(bottom=0)
@@ -91,17 +95,19 @@ def draw_bars(axes: Axes, rows: list[Row]) -> None:
 
 def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
     """Mean error over the windows against the number of people; the paper's deep ones dashed."""
-    methods = list(dict.fromkeys(r["method"] for r in sorted(rows, key=lambda r: r["method"])))
-    for number, method in enumerate(methods):
+    present = {r["method"] for r in rows}
+    for number, method in enumerate(m for m in METHODS if m in present):
         line = sorted((r for r in rows if r["method"] == method), key=lambda r: r["K"])
         reference = _is_reference(line[0])
+        # The references come last and share a colour; their line style tells them apart.
         colour = REFERENCE if reference else f"C{number % 10}"
         axes.errorbar(
             [r["K"] for r in line],
             [r["error_mean"] for r in line],
             yerr=[r["error_std"] or 0.0 for r in line],
             color=colour,
-            marker="s" if reference else "o",
+            marker={"raw": "s", "start": "^"}.get(method, "o"),
+            linestyle=":" if reference else "-",
             markersize=4,
             capsize=2,
             label=line[0]["title"],
@@ -168,4 +174,4 @@ def draw_memory(axes: Axes, rows: list[Row]) -> None:
 
 
 def _is_reference(row: Row) -> bool:
-    return bool(tables.get_method(row["method"]).reference)
+    return get_method(row["method"]).reference

@@ -18,6 +18,11 @@ from .methods import METHODS, get_method
 
 Row = dict[str, Any]
 MARK = "†"
+STEP_TITLES = {
+    "dsc": "DSC",
+    "dcfsc-inverse": "DCFSC, explicit N x N inverse (the paper's listing)",
+    "dcfsc": "DCFSC, feature form",
+}
 
 
 def write(store: CellStore) -> list[Path]:
@@ -218,12 +223,6 @@ MEMORY_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("paper, MB", lambda r: f"{r['paper_mb']:,.0f}" if r["paper_mb"] else ""),
     ("seconds a step", lambda r: _short(r["seconds_a_step"])),
 )
-STEP_TITLES = {
-    "dsc": "DSC",
-    "dcfsc-inverse": "DCFSC, explicit N x N inverse (the paper's listing)",
-    "dcfsc": "DCFSC, feature form",
-}
-
 _SUMMARIES: dict[str, Callable[[CellStore], list[Row]]] = {
     "parameters": parameter_rows,
     "memory": memory_rows,
