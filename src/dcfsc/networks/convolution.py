@@ -59,21 +59,31 @@ def _same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry) -> Tensor:
     """PyTorch's own convolution: x (n, c, h, w) -> (n, o, ceil(h / s), ceil(w / s))."""
-    rows, columns = geometry.rows, geometry.columns
-    if rows[0] == rows[1] and columns[0] == columns[1]:
-        return F.conv2d(x, weight, bias, geometry.stride, (rows[0], columns[0]))
-    return F.conv2d(F.pad(x, (*columns, *rows)), weight, bias, geometry.stride)
+    weight, padding = _symmetric(weight, geometry)
+    return F.conv2d(x, weight, bias, geometry.stride, padding)
 
 
 def convolve_transposed(
     y: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry
 ) -> Tensor:
     """PyTorch's own transposed convolution: y (n, o, ceil(h / s), ceil(w / s)) -> (n, c, h, w)."""
-    (top, bottom), (left, right) = geometry.rows, geometry.columns
     # A kernel smaller than the stride leaves the last rows without any contribution.
     missing = (
         geometry.padded_height - (geometry.out_height - 1) * geometry.stride - geometry.kernel,
         geometry.padded_width - (geometry.out_width - 1) * geometry.stride - geometry.kernel,
     )
-    x = F.conv_transpose2d(y, weight, bias, geometry.stride, (top, left), missing)
-    return x if (top, left) == (bottom, right) else x[..., : geometry.height, : geometry.width]
+    weight, padding = _symmetric(weight, geometry)
+    return F.conv_transpose2d(y, weight, bias, geometry.stride, padding, missing)
+
+
+def _symmetric(weight: Tensor, geometry: SameGeometry) -> tuple[Tensor, tuple[int, int]]:
+    """The same map with as much padding before as after, as the libraries want it.
+
+    Where SAME pads one more after than before, a kernel with a line of zeros in front of it and
+    one more line of padding before does the same; padding the weight costs nothing beside padding
+    the images.
+    """
+    (top, bottom), (left, right) = geometry.rows, geometry.columns
+    if top != bottom or left != right:
+        weight = F.pad(weight, (right - left, 0, bottom - top, 0))
+    return weight, (bottom, right)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc.errors import InputError
-from dcfsc.networks import convolution, patches
+from dcfsc.networks import convolution, patches, single_channel
 from dcfsc.networks.convolution import SameGeometry
 from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec
@@ -53,11 +53,18 @@ class ConvLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """PyTorch's operators: x (n, c, h, w)."""
-        apply = convolution.convolve_transposed if self.transposed else convolution.convolve
+        library = single_channel if self._is_single(x) else convolution
+        apply = library.convolve_transposed if self.transposed else library.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            # One channel tells no order; half-precision kernels want the channels last.
+            x = x.contiguous(memory_format=torch.channels_last)
         if self.norm is not None:
             x = self.norm(x)
         return F.relu(x) if self.relu else x
+
+    def _is_single(self, x: Tensor) -> bool:
+        return single_channel.applies(x, self.weight, self.geometry)
 
     def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
         """The same layer on x (c, h, w, n), by matrix products."""

@@ -61,13 +61,24 @@ class FeatureForm(ClosedForm):
 
     def __init__(self, Z: Tensor, lam: float):
         super().__init__(Z, lam)
-        self.factor = RidgeFactor(gram(Z), lam)
+        G = gram(Z)
+        mean_square = float(G.diagonal().sum()) / self.n
+        self.factor = RidgeFactor(G, lam)
         self._Z = Z
-        Y = torch.empty_like(Z)
+        # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
+        # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
+        single = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5 < 1e-5
+        if single and splits(Z, self.dim):
+            Y = SplitMatrix(Z) @ SplitMatrix(self.factor.inverse.mT.to(torch.float32))
+        else:
+            Y = torch.empty_like(Z)
         self._complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
         for rows in row_chunks(self.n, self.dim, Z.device):
-            y = self.factor.whiten(Z[rows])
-            Y[rows] = y.to(Y.dtype)
+            if single and splits(Z, self.dim):
+                y = Y[rows].to(torch.float64)
+            else:
+                y = self.factor.whiten(Z[rows])
+                Y[rows] = y.to(Y.dtype)
             # h <= |z|^2 / (|z|^2 + lam) < 1 in exact arithmetic; rounding must not pass it.
             floor = lam / (lam + Z[rows].to(torch.float64).square().sum(1))
             self._complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)

@@ -1,0 +1,43 @@
+"""SAME convolutions of one-channel images at stride 1, as matrix products over patches, for GPUs.
+
+The first layer of an encoder for grey images and the last of its decoder have one channel on the
+large side. The libraries' kernels for such layers leave a GPU's matrix units idle, their weight
+gradients above all. Over the k^2 pixels of a patch the layer is one tall matrix product, forward
+and backward, and its result comes out with the channels last.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dcfsc.networks.convolution import SameGeometry
+
+
+def applies(x: Tensor, weight: Tensor, geometry: SameGeometry) -> bool:
+    """Whether ``weight`` (small, large, k, k) is such a layer and x lives on a GPU."""
+    symmetric = geometry.rows[0] == geometry.rows[1] and geometry.columns[0] == geometry.columns[1]
+    return x.is_cuda and weight.shape[1] == 1 and geometry.stride == 1 and symmetric
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry) -> Tensor:
+    """x (n, 1, h, w) -> (n, o, h, w), channels last in memory."""
+    n, o, k = len(x), weight.shape[0], geometry.kernel
+    padded = F.pad(x[:, 0], (*geometry.columns, *geometry.rows))  # (n, h + k - 1, w + k - 1)
+    patches = padded.unfold(1, k, 1).unfold(2, k, 1)  # (n, h, w, k, k)
+    flat = patches.reshape(n * geometry.height * geometry.width, k * k)
+    y = F.linear(flat, weight.reshape(o, k * k), bias)
+    return y.view(n, geometry.height, geometry.width, o).permute(0, 3, 1, 2)
+
+
+def convolve_transposed(
+    y: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry
+) -> Tensor:
+    """y (n, o, h, w) -> (n, 1, h, w)."""
+    n, o, k = len(y), weight.shape[0], geometry.kernel
+    size = (geometry.height, geometry.width)
+    rows = y.permute(0, 2, 3, 1).reshape(n * size[0] * size[1], o)
+    spread = F.linear(rows, weight.reshape(o, k * k).mT)  # every pixel's patch, (n h w, k^2)
+    columns = spread.view(n, size[0] * size[1], k * k).transpose(1, 2)
+    x = F.fold(columns, size, k, padding=(geometry.rows[0], geometry.columns[0]))
+    return x if bias is None else x + bias.to(x.dtype).view(1, -1, 1, 1)
