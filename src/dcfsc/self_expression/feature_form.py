@@ -67,24 +67,26 @@ class FeatureForm(ClosedForm):
         self._Z = Z
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
-        single = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5 < 1e-5
-        if single and splits(Z, self.dim):
-            Y = SplitMatrix(Z) @ SplitMatrix(self.factor.inverse.mT.to(torch.float32))
+        loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
+        self.Y, self._complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim))
+        if Z.dtype != torch.float64 and float(self._complement.min()) < SMALLEST_COMPLEMENT:
+            self.Y = self.factor.whiten(Z)
+
+    def _whitened(self, Z: Tensor, on_matrix_units: bool) -> tuple[Tensor, Tensor]:
+        """Y (N, d) in the precision of Z, and 1 - h (N,) in float64."""
+        if on_matrix_units:
+            Y = SplitMatrix(Z) @ SplitMatrix(self.factor.inverse.mT.to(Z.dtype))
         else:
             Y = torch.empty_like(Z)
-        self._complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
+        complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
         for rows in row_chunks(self.n, self.dim, Z.device):
-            if single and splits(Z, self.dim):
-                y = Y[rows].to(torch.float64)
-            else:
-                y = self.factor.whiten(Z[rows])
+            y = Y[rows].to(torch.float64) if on_matrix_units else self.factor.whiten(Z[rows])
+            if not on_matrix_units:
                 Y[rows] = y.to(Y.dtype)
             # h <= |z|^2 / (|z|^2 + lam) < 1 in exact arithmetic; rounding must not pass it.
-            floor = lam / (lam + Z[rows].to(torch.float64).square().sum(1))
-            self._complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)
-        if Z.dtype != torch.float64 and float(self._complement.min()) < SMALLEST_COMPLEMENT:
-            Y = self.factor.whiten(Z)
-        self.Y = Y
+            floor = self.lam / (self.lam + Z[rows].to(torch.float64).square().sum(1))
+            complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)
+        return Y, complement
 
     @property
     def complement(self) -> Tensor:
