@@ -87,6 +87,11 @@ def test_principal_rows_have_unit_norm_and_the_rank_asked_for():
     torch.testing.assert_close(rows.square().sum(1), torch.ones(20, dtype=rows.dtype))
 
 
+def test_the_dcfsc_protocol_divides_exactly():
+    shares = {k: affinity.get("dcfsc-eyaleb", k).share for k in (10, 20, 38)}
+    assert shares == pytest.approx({10: 0.31, 20: 0.21, 38: 0.1})
+
+
 def test_the_eyaleb_protocol_uses_integer_division():
     shares = {k: affinity.get("dsc-eyaleb", k).share for k in (10, 11, 20, 21, 38)}
     assert shares == pytest.approx({10: 0.4, 11: 0.3, 20: 0.3, 21: 0.2, 38: 0.1})

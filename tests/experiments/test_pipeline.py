@@ -1,6 +1,8 @@
 """A clustering cell: its samples, scores and references, computed as they are described."""
 
+import dataclasses
 import json
+import os
 import socket
 
 import numpy as np
@@ -14,9 +16,11 @@ from dcfsc.experiments.cells import Cell, CellStore, Problem
 from dcfsc.experiments.machine import PeakMemory
 from dcfsc.experiments.methods import METHODS
 from dcfsc.experiments.pipeline import Session, measure, select, spectrum, to_json
+from dcfsc.experiments.protocols import PROTOCOLS, Task, published_latents_at_pixel_energy
 from dcfsc.metrics import clustering_error
 
 PROBLEM = Problem("digits", 3, per_class=30)
+needs_data = pytest.mark.skipif("DCFSC_DATA" not in os.environ, reason="needs $DCFSC_DATA")
 
 
 def cell(method, seed=0):
@@ -110,8 +114,6 @@ def test_a_reused_fit_gives_what_a_fresh_one_gives(session, tmp_path):
 
 
 def test_a_failing_reference_leaves_the_cell_standing(session, monkeypatch):
-    import dataclasses
-
     def refuse(task, Z):
         raise InputError("refused")
 
@@ -154,3 +156,33 @@ def test_peak_memory_sees_a_block_of_its_own():
     del block
     assert large.peak - large.before >= 60 * 2**20
     assert large.record()["kind"] == "process_resident"
+
+
+@pytest.mark.data
+@needs_data
+def test_published_latents_at_pixel_energy(session):
+    problem = Problem("orl", 40)
+    X = session.samples(problem).X
+    Z, how = published_latents_at_pixel_energy(Task(problem, 0, torch.device("cpu")), X)
+    wanted = np.square(X / X.max()).sum()
+    assert np.square(Z, dtype=np.float64).sum() == pytest.approx(wanted, rel=1e-5)
+    assert "dsc_orl" in how
+
+
+@pytest.mark.data
+@needs_data
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_runs_on_two_people(session, method, monkeypatch):
+    """Twelve images each of two people, the deep methods with a single step."""
+    one = dataclasses.replace(
+        PROTOCOLS["eyaleb"],
+        dcfsc=lambda K, full=PROTOCOLS["eyaleb"].dcfsc: {**full(K), "steps": 1},
+        dsc=lambda K, full=PROTOCOLS["eyaleb"].dsc: {**full(K), "steps": 1},
+    )
+    monkeypatch.setitem(PROTOCOLS, "eyaleb", one)
+    problem = Problem("eyaleb", 2, window=4, per_class=12)
+    chosen = Cell("eyaleb", method, problem)
+    record = measure(chosen, session)
+    assert record["n"] == 24
+    assert 0 <= record["protocol"]["error"] <= 50
+    assert record["parameters"]["n_clusters"] == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -238,6 +240,26 @@ def test_integer_images_and_refusals():
 def test_no_samples_is_no_error(convolution):
     net = build(SMALL_CONV, convolution=convolution)
     assert net(torch.zeros(0, 2, 9, 6)).shape == (0, 2, 9, 6)
+
+
+def test_threads_may_share_a_network():
+    net = build(SMALL_CONV, generator())
+    batches = [samples(net, n) * n for n in (16, 20, 33, 16, 40, 20)] * 4
+    with torch.no_grad():
+        expected = [net(x) for x in batches]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(torch.no_grad()(net), batches))
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_copies_and_pickles_are_whole_networks():
+    net = build(SMALL_CONV, generator(2))
+    x = samples(net)
+    expected = net(x)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(twin(x), expected)
+        assert twin.encoder.workspace is twin.decoder.workspace
+        assert twin.encoder.workspace is not net.encoder.workspace
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -215,3 +215,17 @@ def test_a_graph_can_be_used_twice_and_passes_may_interleave():
     (again,) = torch.autograd.grad(one.sum(), weight)
     assert torch.equal(early, alone)
     assert torch.equal(again, alone)
+
+
+def test_batches_of_many_sizes_share_one_workspace():
+    """Buffers grow and are reused; a size met again later must not see another size's zeros."""
+    geometry = SameGeometry(6, 5, 3, 2)
+    workspace = patches.Workspace()
+    for n in [*range(1, patches.Workspace.MOST_GRIDS + 5), 3, 1]:
+        x, y, weight, bias_o, bias_c = random_case(geometry, n, seed=n)
+        down = patches.convolve(last(x), weight, bias_o, geometry, False, workspace)
+        up = patches.convolve_transposed(last(y), weight, bias_c, geometry, False, workspace)
+        expected = convolution.convolve(x, weight, bias_o, geometry)
+        torch.testing.assert_close(first(down), expected, rtol=1e-12, atol=1e-12)
+        expected = convolution.convolve_transposed(y, weight, bias_c, geometry)
+        torch.testing.assert_close(first(up), expected, rtol=1e-12, atol=1e-12)

@@ -15,8 +15,14 @@ from .topk import TopK
 
 
 def dsc_eyaleb(n_clusters: int) -> LowRank:
-    """The released Extended Yale B script's values; it ran with integer division of K - 1."""
+    """The released Extended Yale B script's values as DSC ran it: Python 2 divides integers."""
     share = max(0.4 - (n_clusters - 1) // 10 * 0.1, 0.1)
+    return LowRank(share=share, dim=10, power=3.5)
+
+
+def dcfsc_eyaleb(n_clusters: int) -> LowRank:
+    """The same script as the DCFSC paper ran it, under Python 3, where the division is exact."""
+    share = max(0.4 - (n_clusters - 1) / 10 * 0.1, 0.1)
     return LowRank(share=share, dim=10, power=3.5)
 
 
@@ -29,6 +35,7 @@ _BY_NAME: dict[str, Callable[[int], Affinity]] = {
     "edsc": lambda n_clusters: LowRank(share=1.0, dim=10, power=4.0),
     "dsc-orl": lambda n_clusters: LowRank(share=0.2, dim=3, power=1.0),
     "dsc-eyaleb": dsc_eyaleb,
+    "dcfsc-eyaleb": dcfsc_eyaleb,
     "dsc-coil100": lambda n_clusters: LowRank(share=0.04, dim=12, power=8.0),
 }
 

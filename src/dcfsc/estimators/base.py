@@ -11,11 +11,6 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import spectral
 
-# A single random start of `discretize` moves ORL's error by a point and may lose a cluster; the
-# best of ten by its own objective does neither.
-RESTARTS = 10
-
-
 class SubspaceClusterer(ClusterMixin, BaseEstimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
@@ -40,7 +35,6 @@ class SubspaceClusterer(ClusterMixin, BaseEstimator):
             n_clusters,
             assign=self.assign,
             random_state=random_state,
-            n_restarts=RESTARTS,
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding

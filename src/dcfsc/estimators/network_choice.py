@@ -26,8 +26,8 @@ def initial_network(
 ) -> InitialNetwork:
     """Build what ``network`` names for the samples X and start it from ``weights``.
 
-    Published weights saw pixels as they are (0 to 255), so their scale is 1; a network that starts
-    from nothing gets inputs of at most 1.
+    Published weights saw pixels as they are (0 to 255), so their scale is 1, and a spec may bring
+    a scale of its own; any other network that starts from nothing gets inputs of at most 1.
     """
     path = weights_file(weights)
     module = _build(network, path, X.shape[1:])
@@ -35,6 +35,8 @@ def initial_network(
     if path is not None:
         networks.load_published_weights(module, path)
         return InitialNetwork(module, 1.0, True)
+    if module.spec.input_scale != 1.0:
+        return InitialNetwork(module, 1.0, False)
     largest = float(np.abs(X).max(initial=0.0))
     return InitialNetwork(module, 1.0 / largest if largest > 0 else 1.0, False)
 

@@ -159,7 +159,12 @@ def _read(path: Path) -> Record | None:
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.~])(?:/[^\s/'\"`;:,()]+)+/([^\s/'\"`;:,()]*)")
 
 
+def without_folders(text: str) -> str:
+    """A message as one line, folders left out: a stored result names no place on a machine."""
+    return _ABSOLUTE_PATH.sub(r"\1", " ".join(text.split()))
+
+
 def one_line(error: BaseException) -> str:
-    """An exception as one line, folders left out: a stored result names no place on a machine."""
-    text = _ABSOLUTE_PATH.sub(r"\1", " ".join(str(error).split())) or "no message"
+    """An exception as one line; what the library did not say itself is named by its class."""
+    text = without_folders(str(error)) or "no message"
     return text if isinstance(error, DcfscError) else f"{type(error).__name__}: {text}"[:300]

@@ -6,7 +6,6 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,9 +78,16 @@ class PeakMemory:
 
 
 def peak_resident() -> int:
-    """Bytes; of the process's life where it cannot be reset."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return _status("VmHWM") or peak * (1 if sys.platform == "darwin" else 1024)
+    """Bytes; of the process's life where it cannot be reset, 0 where the system tells nothing."""
+    peak = _status("VmHWM")
+    if peak is not None:
+        return peak
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _reset_peak_resident() -> None:

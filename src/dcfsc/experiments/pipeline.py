@@ -127,13 +127,14 @@ def measure(cell: Cell, session: Session) -> Record:
         scored = score(fitted, affinity, method, cell, samples.y)
     else:  # the estimator was fitted with this cell's seed
         labels, K = fitted.estimator.labels_, cell.problem.n_clusters
-        scored = compare(samples.y, labels, affinity, method, K)
+        scored = compare(samples.y, labels, affinity, method.assign, K)
     record: Record = {
         **cell.identity(),
         "n": len(samples.X),
         "parameters": parameters(fitted.estimator),
         "features": fitted.features,
         "protocol": scored,
+        "kmeans": score(fitted, affinity, method, cell, samples.y, assign="kmeans"),
         "plain": score(fitted, PLAIN_AFFINITY, method, cell, samples.y),
     }
     if not method.reference:
@@ -191,23 +192,29 @@ def fit(method: Method, task: Task, X: np.ndarray) -> Fitted:
 
 
 def score(
-    fitted: Fitted, affinity: Any, method: Method, cell: Cell, y: np.ndarray
+    fitted: Fitted,
+    affinity: Any,
+    method: Method,
+    cell: Cell,
+    y: np.ndarray,
+    assign: str | None = None,
 ) -> dict[str, Any]:
     """Cluster the coefficients under an affinity and compare with the classes."""
-    K = cell.problem.n_clusters
+    K, assign = cell.problem.n_clusters, assign or method.assign
     matrix = fitted.affinity_matrix(affinity, K)
-    found = spectral.cluster(matrix, K, assign=method.assign, random_state=cell.seed)
-    return compare(y, found.labels, affinity, method, K)
+    found = spectral.cluster(matrix, K, assign=assign, random_state=cell.seed)
+    return compare(y, found.labels, affinity, assign, K)
 
 
 def compare(
-    y: np.ndarray, labels: np.ndarray, affinity: Any, method: Method, n_clusters: int
+    y: np.ndarray, labels: np.ndarray, affinity: Any, assign: str, n_clusters: int
 ) -> dict[str, Any]:
     return {
         "error": clustering_error(y, labels),
         "nmi": nmi(y, labels),
         "ari": ari(y, labels),
-        "assign": method.assign,
+        "clusters": len(np.unique(labels)),
+        "assign": assign,
         "affinity": to_json(affinities.get(affinity, n_clusters)),
     }
 

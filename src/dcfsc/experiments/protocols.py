@@ -21,7 +21,8 @@ Options = dict[str, Any]
 class Protocol:
     """What the authors of DSC and DCFSC fix for one dataset, as functions of K."""
 
-    affinity: str
+    affinity: str  # of DCFSC and of the references
+    dsc_affinity: str
     assign: str
     dcfsc: Callable[[int], Options]
     dsc: Callable[[int], Options]
@@ -59,7 +60,10 @@ def _dsc_loss(self_expression: float, reconstruction: float, initial: float) -> 
 
 PROTOCOLS: dict[str, Protocol] = {
     "eyaleb": Protocol(
-        affinity="dsc-eyaleb",
+        # The share of the threshold falls with K: the DCFSC paper ran the script under Python 3,
+        # DSC's authors under Python 2, whose division of integers rounds down.
+        affinity="dcfsc-eyaleb",
+        dsc_affinity="dsc-eyaleb",
         assign="discretize",
         dcfsc=lambda K: _deep("eyaleb", "dsc_eyaleb", 50 + 25 * K, lam=5e5),
         dsc=lambda K: _deep(
@@ -70,6 +74,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "orl": Protocol(
         affinity="dsc-orl",
+        dsc_affinity="dsc-orl",
         assign="discretize",
         dcfsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, lam=5e5),
         dsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, **_dsc_loss(0.2, 0.5, 0.0)),
@@ -79,6 +84,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "coil100": Protocol(
         affinity="dsc-coil100",
+        dsc_affinity="dsc-coil100",
         assign="discretize",
         dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
         dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
@@ -86,6 +92,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "digits": Protocol(
         affinity="symmetric",
+        dsc_affinity="symmetric",
         assign="discretize",
         dcfsc=lambda K: _deep("auto", None, 3, lam=1.0),
         dsc=lambda K: _deep("auto", None, 3, **_dsc_loss(1.0, 0.5, 1e-4)),
@@ -134,6 +141,20 @@ def published_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
     if options is None:
         raise InputError(f"no auto-encoder weights are published for {task.problem.dataset}.")
     return _encode(options, task, X), f"latents of the published weights {options['weights']}"
+
+
+def published_latents_at_pixel_energy(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:
+    """Latents with the mean squared norm of the images over their largest pixel.
+
+    For settings that were given for pixels from 0 to 1: latents over their maximum are mostly tiny,
+    and all of them pass for noise.
+    """
+    Z, how = published_latents(task, X)
+    largest = float(X.max()) or 1.0
+    wanted = np.square(X.astype(np.float64) / largest).sum()
+    found = np.square(Z, dtype=np.float64).sum()
+    scale = float(np.sqrt(wanted / found)) if found > 0 else 1.0
+    return (Z * scale).astype(np.float32), f"{how}, at the energy of pixels from 0 to 1"
 
 
 def untrained_latents(task: Task, X: np.ndarray) -> tuple[np.ndarray, str]:

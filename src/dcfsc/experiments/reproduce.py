@@ -13,7 +13,7 @@ from typing import Any
 from dcfsc.errors import InputError
 
 from . import catalogue, figures, tables
-from .cells import Cell, CellStore, Record, one_line
+from .cells import Cell, CellStore, Record, one_line, without_folders
 from .pipeline import Session
 
 Report = Callable[[str], None]
@@ -124,8 +124,8 @@ def run_cell(
         session.release()
         return f"FAILED, {reason}"
     seconds = time.perf_counter() - start
-    said = dict.fromkeys(one_line(w.message) for w in caught if isinstance(w.message, UserWarning))
-    session.store.save(cell, {**record, "warnings": list(said), "cell_seconds": round(seconds, 3)})
+    said = list(dict.fromkeys(without_folders(str(w.message)) for w in caught))
+    session.store.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
     summary.computed += 1
     return f"{tables.headline(record)} ({duration(seconds)})"
 

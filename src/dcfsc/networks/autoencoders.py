@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from dcfsc.errors import InputError
 from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
+from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -83,8 +84,9 @@ class ConvAutoencoder(Autoencoder):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self.encoder: ConvEncoder = ConvEncoder(spec)
-        self.decoder: ConvDecoder = ConvDecoder(spec)
+        workspace = Workspace()
+        self.encoder: ConvEncoder = ConvEncoder(spec, workspace)
+        self.decoder: ConvDecoder = ConvDecoder(spec, workspace)
         self.convolution = convolution
         self.reset_parameters(_seeded(generator))
 

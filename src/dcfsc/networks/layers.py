@@ -81,6 +81,7 @@ class _ConvStack(nn.ModuleList):
     """Layers in a row; on a CPU, blocks of samples that stay in cache pass all of them at once."""
 
     convolution = "auto"
+    workspace: Workspace
 
     def _use_patches(self, x: Tensor) -> bool:
         if self.convolution == "auto":
@@ -97,20 +98,19 @@ class _ConvStack(nn.ModuleList):
         if all(layer.norm is None for layer in self._layers()):
             largest = min(patches.block_size(la.weight, la.geometry) for la in self._layers())
             size = patches.even_blocks(len(x), largest)
-        workspace = Workspace()
         blocks = patches.samples_last(x, size)
-        return patches.samples_first(self._through(block, workspace) for block in blocks)
+        return patches.samples_first(self._through(block) for block in blocks)
 
-    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
+    def _through(self, x: Tensor) -> Tensor:
         for layer in self._layers():
-            x = layer.samples_last(x, workspace)
+            x = layer.samples_last(x, self.workspace)
         return x
 
 
 class ConvEncoder(_ConvStack):
     """Upright images (n, c, h, w), in pixels -> latents (n, latent_dim)."""
 
-    def __init__(self, spec: ConvSpec) -> None:
+    def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
         channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
         super().__init__(
             ConvLayer(
@@ -123,7 +123,7 @@ class ConvEncoder(_ConvStack):
             )
             for i, geometry in enumerate(spec.geometries)
         )
-        self.spec = spec
+        self.spec, self.workspace = spec, workspace
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or tuple(x.shape[1:]) != self.spec.input_shape:
@@ -140,14 +140,14 @@ class ConvEncoder(_ConvStack):
             x = layer(x)
         return x.flatten(1)
 
-    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
-        return super()._through(x.transpose(1, 2) if self.spec.transposed else x, workspace)
+    def _through(self, x: Tensor) -> Tensor:
+        return super()._through(x.transpose(1, 2) if self.spec.transposed else x)
 
 
 class ConvDecoder(_ConvStack):
     """Latents (n, latent_dim) -> upright images (n, c, h, w), in pixels."""
 
-    def __init__(self, spec: ConvSpec) -> None:
+    def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
         channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
         geometries = spec.geometries
         super().__init__(
@@ -161,7 +161,7 @@ class ConvDecoder(_ConvStack):
             )
             for i in range(last, -1, -1)
         )
-        self.spec = spec
+        self.spec, self.workspace = spec, workspace
 
     def forward(self, z: Tensor) -> Tensor:
         if z.ndim != 2 or z.shape[1] != self.spec.latent_dim:
@@ -178,6 +178,6 @@ class ConvDecoder(_ConvStack):
                 x = x.transpose(2, 3)
         return x if self.spec.input_scale == 1 else x / self.spec.input_scale
 
-    def _through(self, x: Tensor, workspace: Workspace) -> Tensor:
-        x = super()._through(x, workspace)
+    def _through(self, x: Tensor) -> Tensor:
+        x = super()._through(x)
         return x.transpose(1, 2) if self.spec.transposed else x

@@ -16,6 +16,7 @@ a time, in one workspace, and made again for the backward pass rather than kept.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,25 +32,106 @@ from dcfsc.networks.convolution import SameGeometry
 BLOCK_BYTES = 16 * 2**20
 
 
-class Workspace:
-    """Buffers reused by every block of one pass; fresh pages for each would cost as much as the
-    products."""
+class Workspace(threading.local):
+    """Buffers that every layer, block and step reuses: fresh pages for each would cost as much as
+    the products. Nothing in them outlives a call, and each thread has its own; copies and pickles
+    start empty."""
+
+    # Enough for every layer at two block sizes; a stream of other batch sizes starts afresh.
+    MOST_GRIDS = 32
 
     def __init__(self) -> None:
-        self._buffers: dict[str, Tensor] = {}
+        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+        self._grids: dict[tuple[Any, ...], PatchGrid] = {}
+
+    def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
+        return Workspace, ()
 
     def take(self, name: str, like: Tensor, *shape: int) -> Tensor:
         """An uninitialised tensor; it is valid until ``name`` is taken again."""
-        size = math.prod(shape)
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype:
-            buffer = self._buffers[name] = like.new_empty(size)
+        size, key = math.prod(shape), (name, like.dtype, like.device)
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.numel() < size:
+            self._grids.clear()  # their views would keep the smaller buffer alive
+            buffer = self._buffers[key] = torch.empty(size, dtype=like.dtype, device=like.device)
         return buffer[:size].view(shape)
+
+    def grid(self, geometry: SameGeometry, channels: int, n: int, like: Tensor) -> PatchGrid:
+        """The patches of maps (channels, height, width, n)."""
+        key = (geometry, channels, n, like.dtype, like.device)
+        grid = self._grids.get(key)
+        if grid is None:
+            grid = PatchGrid(geometry, channels, n, like, self)
+            if len(self._grids) >= self.MOST_GRIDS:
+                self._grids.clear()
+            self._grids[key] = grid
+        return grid
+
+
+class PatchGrid:
+    """The linear map from a large map to its patches, and its adjoint.
+
+    All views are made once: on the small networks making them would cost as much as the sums.
+    """
+
+    def __init__(
+        self, geometry: SameGeometry, channels: int, n: int, like: Tensor, workspace: Workspace
+    ) -> None:
+        k, s = geometry.kernel, geometry.stride
+        height, width = geometry.padded_height, geometry.padded_width
+        sites = (geometry.out_height, geometry.out_width)
+        rows, positions = channels * k * k, math.prod(sites) * n
+        patches = workspace.take("patches", like, rows + 1, positions)
+        large = workspace.take("large", like, channels, height, width, n)
+        # Only the interior is ever written, so the border stays zero.
+        bordered = torch.zeros(large.shape, dtype=like.dtype, device=like.device)
+        channel, row, column, _ = bordered.stride()
+        self._inside, self._large_inside = _interior(bordered, geometry), _interior(large, geometry)
+        self._windows = bordered.as_strided(
+            (channels, k, k, *sites, n), (channel, row, column, s * row, s * column, 1)
+        )
+        self._patches, self._patches_and_ones, self._ones = patches[:rows], patches, patches[rows]
+        self._gathered = self._patches.view(self._windows.shape)
+        self._large = large
+        self._pieces = []
+        spread = self._gathered.permute(0, 3, 1, 4, 2, 5)
+        # An s x s piece of the kernel tiles the map without overlap: ceil(k / s)^2 additions do.
+        for i in range(0, k, s):
+            for j in range(0, k, s):
+                piece = spread[:, :, i : i + s, :, j : j + s]
+                strides = (channel, s * row, row, s * column, column, 1)
+                place = large.as_strided(piece.shape, strides, i * row + j * column)
+                self._pieces.append((place, piece))
+
+    def gather(self, x: Tensor, ones: bool) -> Tensor:
+        """P (c k^2 [+ 1], positions n): column (i, j, sample) is the patch that y[:, i, j] sees."""
+        self._inside.copy_(x)
+        self._gathered.copy_(self._windows)
+        if not ones:
+            return self._patches
+        self._ones.fill_(1)
+        return self._patches_and_ones
+
+    def scatter(self, weight: Tensor, y: Tensor, start: Tensor | float) -> Tensor:
+        """``start`` + overlap-add of W' y, y (o, positions n) -> (c, h, w, n), a buffer's view."""
+        torch.mm(weight.flatten(1).t(), y, out=self._patches)
+        if isinstance(start, Tensor):
+            self._large.copy_(start)
+        else:
+            self._large.fill_(start)
+        for place, piece in self._pieces:
+            place.add_(piece)
+        return self._large_inside
+
+
+def _interior(padded: Tensor, geometry: SameGeometry) -> Tensor:
+    top, left = geometry.rows[0], geometry.columns[0]
+    return padded[:, top : top + geometry.height, left : left + geometry.width]
 
 
 def block_size(weight: Tensor, geometry: SameGeometry) -> int:
     """Samples whose patches fill BLOCK_BYTES."""
-    patch = weight[0].numel() * geometry.out_height * geometry.out_width
+    patch = math.prod(weight.shape[1:]) * geometry.out_height * geometry.out_width
     return max(1, BLOCK_BYTES // (patch * weight.element_size()))
 
 
@@ -139,18 +221,17 @@ class _Convolution(Function):
         relu: bool,
         workspace: Workspace,
     ) -> Tensor:
-        matrix = weight.flatten(1)
+        matrix, ones = weight.flatten(1), bias is not None
         if bias is not None:
             matrix = torch.cat([matrix, bias[:, None]], dim=1)
-        shape = (len(weight), geometry.out_height, geometry.out_width)
-        y = x.new_empty(*shape, x.shape[-1])
-        for block in _blocks(x.shape[-1], weight, geometry):
-            patches = _patches(x[..., block], geometry, workspace, ones=bias is not None)
-            _product_into(y[..., block], matrix, patches)
+        y = x.new_empty(len(weight), geometry.out_height, geometry.out_width, x.shape[-1])
+        for x_block, y_block in _blocks(weight, geometry, x, y):
+            grid = workspace.grid(geometry, len(x), x_block.shape[-1], x)
+            _product_into(y_block, matrix, grid.gather(x_block, ones))
         if relu:
             y.relu_()
         ctx.save_for_backward(x, weight, y if relu else None)
-        ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, bias is not None
+        ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, ones
         return y
 
     @staticmethod
@@ -159,25 +240,18 @@ class _Convolution(Function):
         x, weight, y = ctx.saved_tensors
         geometry, workspace = ctx.geometry, ctx.workspace
         grad_y = _through_relu(grad_y, y, workspace)
-        matrix_gradient = _ColumnMajor(len(weight), weight[0].numel() + ctx.has_bias, x)
-        grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_x = x.new_zeros(len(x), geometry.padded_height, geometry.padded_width, x.shape[-1])
-        for block in _blocks(x.shape[-1], weight, geometry):
-            g = grad_y[..., block].reshape(len(weight), -1)
-            if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-                matrix_gradient.add(
-                    g, _patches(x[..., block], geometry, workspace, ones=ctx.has_bias)
-                )
-            if grad_x is not None:
-                overlap = _spread(weight, g, workspace)
-                _overlap_add(overlap, geometry, grad_x[..., block])
-        if grad_x is not None:
-            grad_x = _interior(grad_x, geometry)
-        matrix = matrix_gradient.value
-        grad_bias = matrix[:, -1] if ctx.has_bias else None
-        grad_weight = matrix[:, : weight[0].numel()].reshape(weight.shape)
-        return grad_x, grad_weight, grad_bias, None, None, None
+        matrix_gradient = _column_major(weight, math.prod(weight.shape[1:]) + ctx.has_bias)
+        grad_x = x.new_empty(x.shape) if ctx.needs_input_grad[0] else x
+        for x_block, grad_x_block, grad_y_block in _blocks(weight, geometry, x, grad_x, grad_y):
+            grid = workspace.grid(geometry, len(x), x_block.shape[-1], x)
+            g = grad_y_block.reshape(len(weight), -1)
+            matrix_gradient.addmm_(g, grid.gather(x_block, ctx.has_bias).t())
+            if ctx.needs_input_grad[0]:
+                grad_x_block.copy_(grid.scatter(weight, g, 0.0))
+        grad_bias = matrix_gradient[:, -1] if ctx.has_bias else None
+        grad_weight = matrix_gradient[:, : -1 if ctx.has_bias else None].reshape(weight.shape)
+        grad_input = grad_x if ctx.needs_input_grad[0] else None
+        return grad_input, grad_weight, grad_bias, None, None, None
 
 
 class _TransposedConvolution(Function):
@@ -191,20 +265,16 @@ class _TransposedConvolution(Function):
         relu: bool,
         workspace: Workspace,
     ) -> Tensor:
-        channels, n = weight.shape[1], y.shape[-1]
-        padded = (channels, geometry.padded_height, geometry.padded_width)
-        start = y.new_zeros(1) if bias is None else bias
-        start = start.view(-1, 1, 1, 1)
-        x = y.new_empty(channels, geometry.height, geometry.width, n)
-        for block in _blocks(n, weight, geometry):
-            y_block, x_block = y[..., block], x[..., block]
-            overlap = _spread(weight, y_block.reshape(len(y), -1), workspace)
-            large = workspace.take("padded", y, *padded, y_block.shape[-1]).copy_(start)
-            _overlap_add(overlap, geometry, large)
+        channels = weight.shape[1]
+        start = 0.0 if bias is None else bias.view(-1, 1, 1, 1)
+        x = y.new_empty(channels, geometry.height, geometry.width, y.shape[-1])
+        for x_block, y_block in _blocks(weight, geometry, x, y):
+            grid = workspace.grid(geometry, channels, y_block.shape[-1], y)
+            total = grid.scatter(weight, y_block.reshape(len(y), -1), start)
             if relu:
-                torch.clamp_min(_interior(large, geometry), 0, out=x_block)
+                torch.clamp_min(total, 0, out=x_block)
             else:
-                x_block.copy_(_interior(large, geometry))
+                x_block.copy_(total)
         ctx.save_for_backward(y, weight, x if relu else None)
         ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, bias is not None
         return x
@@ -216,39 +286,34 @@ class _TransposedConvolution(Function):
         geometry, workspace = ctx.geometry, ctx.workspace
         grad_x = _through_relu(grad_x, x, workspace)
         matrix = weight.flatten(1)
-        matrix_gradient = _ColumnMajor(len(weight), weight[0].numel(), y)
-        grad_y = y.new_empty(y.shape) if ctx.needs_input_grad[0] else None
-        for block in _blocks(y.shape[-1], weight, geometry):
-            patches = _patches(grad_x[..., block], geometry, workspace, ones=False)
+        matrix_gradient = _column_major(weight, matrix.shape[1])
+        grad_y = y.new_empty(y.shape)
+        for grad_x_block, y_block, grad_y_block in _blocks(weight, geometry, grad_x, y, grad_y):
+            grid = workspace.grid(geometry, len(grad_x), y_block.shape[-1], y)
+            patches = grid.gather(grad_x_block, ones=False)
             if ctx.needs_input_grad[1]:
-                matrix_gradient.add(y[..., block].reshape(len(y), -1), patches)
-            if grad_y is not None:
-                _product_into(grad_y[..., block], matrix, patches)
+                matrix_gradient.addmm_(y_block.reshape(len(y), -1), patches.t())
+            _product_into(grad_y_block, matrix, patches)
         grad_bias = grad_x.sum((1, 2, 3)) if ctx.has_bias else None
-        return grad_y, matrix_gradient.value.reshape(weight.shape), grad_bias, None, None, None
+        return grad_y, matrix_gradient.reshape(weight.shape), grad_bias, None, None, None
 
 
-class _ColumnMajor:
-    """Accumulates A B' (rows, columns) in column-major order.
+def _column_major(weight: Tensor, columns: int) -> Tensor:
+    """Zeros (o, columns) in column-major order, to which a product A B' is added.
 
     On ARM builds PyTorch hands a row-major A B' to a library that builds a new kernel for each
     call, some 0.4 ms; a column-major result goes to BLAS, up to twice as fast at these sizes.
     """
-
-    def __init__(self, rows: int, columns: int, like: Tensor) -> None:
-        self._value = like.new_zeros(columns, rows).t()
-
-    def add(self, a: Tensor, b: Tensor) -> None:
-        self._value.addmm_(a, b.t())
-
-    @property
-    def value(self) -> Tensor:
-        return self._value
+    return weight.new_zeros(columns, len(weight)).t()
 
 
-def _blocks(n: int, weight: Tensor, geometry: SameGeometry) -> Iterator[slice]:
+def _blocks(weight: Tensor, geometry: SameGeometry, *maps: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The maps (..., n) cut alike into blocks of samples."""
+    n = maps[0].shape[-1]
     size = even_blocks(n, block_size(weight, geometry))
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+    if n <= size:
+        return iter([maps])
+    return zip(*(m.split(size, dim=-1) for m in maps), strict=True)
 
 
 def _through_relu(gradient: Tensor, output: Tensor | None, workspace: Workspace) -> Tensor:
@@ -257,57 +322,6 @@ def _through_relu(gradient: Tensor, output: Tensor | None, workspace: Workspace)
         return gradient
     into = workspace.take("gradient", output, *output.shape)
     return torch.ops.aten.threshold_backward.grad_input(gradient, output, 0, grad_input=into)
-
-
-def _patches(x: Tensor, geometry: SameGeometry, workspace: Workspace, ones: bool) -> Tensor:
-    """P (c k^2 [+ 1], positions n): column (i, j, sample) holds the patch that y[:, i, j] sees."""
-    channels, n, k, s = len(x), x.shape[-1], geometry.kernel, geometry.stride
-    height, width = geometry.padded_height, geometry.padded_width
-    padded = workspace.take("padded", x, channels, height, width, n)
-    if (height, width) != (geometry.height, geometry.width):
-        padded.zero_()
-    _interior(padded, geometry).copy_(x)
-    row = width * n
-    view = padded.as_strided(
-        (channels, k, k, geometry.out_height, geometry.out_width, n),
-        (height * row, row, n, s * row, s * n, 1),
-    )
-    positions = geometry.out_height * geometry.out_width * n
-    patches = workspace.take("patches", x, channels * k * k + ones, positions)
-    patches[: channels * k * k].view(view.shape).copy_(view)
-    if ones:
-        patches[-1].fill_(1)
-    return patches
-
-
-def _spread(weight: Tensor, y: Tensor, workspace: Workspace) -> Tensor:
-    """W' y (c k^2, positions n): what each value of the small map adds to the large one."""
-    into = workspace.take("patches", y, weight[0].numel(), y.shape[1])
-    return torch.mm(weight.flatten(1).t(), y, out=into)
-
-
-def _overlap_add(overlap: Tensor, geometry: SameGeometry, padded: Tensor) -> None:
-    """Add every patch of ``overlap`` to its place in ``padded``, in place; the adjoint of _patches.
-
-    An s x s piece of the kernel tiles the map without overlap, so ceil(k / s)^2 additions do it.
-    """
-    channels, n, k, s = len(padded), padded.shape[-1], geometry.kernel, geometry.stride
-    shape = (geometry.out_height, geometry.out_width)
-    pieces = overlap.view(channels, k, k, *shape, n).permute(0, 3, 1, 4, 2, 5)
-    channel, row, column, sample = padded.stride()
-    for i in range(0, k, s):
-        for j in range(0, k, s):
-            piece = pieces[:, :, i : i + s, :, j : j + s]
-            padded.as_strided(
-                piece.shape,
-                (channel, s * row, row, s * column, column, sample),
-                padded.storage_offset() + i * row + j * column,
-            ).add_(piece)
-
-
-def _interior(padded: Tensor, geometry: SameGeometry) -> Tensor:
-    top, left = geometry.rows[0], geometry.columns[0]
-    return padded[:, top : top + geometry.height, left : left + geometry.width]
 
 
 def _product_into(out: Tensor, matrix: Tensor, patches: Tensor) -> None:

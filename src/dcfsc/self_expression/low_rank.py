@@ -85,8 +85,8 @@ def low_rank_representation(
             optimum, and stops when a dual point proves it; fewer iterations, and free of the scale
             of Z. "alm" is the authors' inexact augmented Lagrangian, which raises the penalty at
             each step and stops when the constraints hold: at a feasible point, not always near the
-            optimum (2.6 times its value on faces with pixels 0-255; the result's ``gap`` bounds
-            it). Take it to repeat the authors' numbers.
+            optimum (2.9 times its value on 640 faces with pixels 0-255; the result's ``gap``
+            bounds it). Take it to repeat the authors' numbers.
         gap: relative duality gap at which "admm" stops.
         rho, mu, max_mu: growth, first value and bound of the penalty of "alm".
         tol: largest violation of a constraint at which "alm" stops.
@@ -282,8 +282,8 @@ def _advice(method: Method, end: _End, rho: float) -> str:
         at = f"{end.n_iter} iterations at {end.residual:.1e}"
         return f"LRR stopped after {at}: raise max_iter, or {bound} if that will do."
     if method == "alm" and end.gap > 0.01:
-        above = f"up to {100 * end.gap:.1f}% above the optimum"
-        return f"LRR's objective is {above}: lower rho (now {rho:g}) or take method='admm'."
+        below = f"up to {100 * end.gap:.1f}% below this objective"
+        return f"LRR's optimum may lie {below}: lower rho (now {rho:g}) or take method='admm'."
     return ""
 
 
