@@ -8,8 +8,12 @@ and backward, and its result comes out with the channels last.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from dcfsc.networks.convolution import SameGeometry
 
@@ -22,11 +26,8 @@ def applies(x: Tensor, weight: Tensor, geometry: SameGeometry) -> bool:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry) -> Tensor:
     """x (n, 1, h, w) -> (n, o, h, w), channels last in memory."""
-    n, o, k = len(x), weight.shape[0], geometry.kernel
-    padded = F.pad(x[:, 0], (*geometry.columns, *geometry.rows))  # (n, h + k - 1, w + k - 1)
-    patches = padded.unfold(1, k, 1).unfold(2, k, 1)  # (n, h, w, k, k)
-    flat = patches.reshape(n * geometry.height * geometry.width, k * k)
-    y = F.linear(flat, weight.reshape(o, k * k), bias)
+    n, o = len(x), weight.shape[0]
+    y = F.linear(_patches(x, geometry), weight.reshape(o, -1), bias)
     return y.view(n, geometry.height, geometry.width, o).permute(0, 3, 1, 2)
 
 
@@ -34,10 +35,33 @@ def convolve_transposed(
     y: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry
 ) -> Tensor:
     """y (n, o, h, w) -> (n, 1, h, w)."""
-    n, o, k = len(y), weight.shape[0], geometry.kernel
-    size = (geometry.height, geometry.width)
-    rows = y.permute(0, 2, 3, 1).reshape(n * size[0] * size[1], o)
-    spread = F.linear(rows, weight.reshape(o, k * k).mT)  # every pixel's patch, (n h w, k^2)
-    columns = spread.view(n, size[0] * size[1], k * k).transpose(1, 2)
-    x = F.fold(columns, size, k, padding=(geometry.rows[0], geometry.columns[0]))
+    n, o = len(y), weight.shape[0]
+    rows = y.permute(0, 2, 3, 1).reshape(n * geometry.height * geometry.width, o)
+    spread = F.linear(rows, weight.reshape(o, -1).mT)  # every pixel's patch, (n h w, k^2)
+    x = _OverlapAdd.apply(spread, n, geometry)
     return x if bias is None else x + bias.to(x.dtype).view(1, -1, 1, 1)
+
+
+def _patches(x: Tensor, geometry: SameGeometry) -> Tensor:
+    """x (n, 1, h, w) -> the k x k patch around every pixel, (n h w, k^2)."""
+    k = geometry.kernel
+    padded = F.pad(x[:, 0], (*geometry.columns, *geometry.rows))  # (n, h + k - 1, w + k - 1)
+    return padded.unfold(1, k, 1).unfold(2, k, 1).reshape(-1, k * k)
+
+
+class _OverlapAdd(Function):
+    """The adjoint of :func:`_patches`, and back: PyTorch's own goes back a sample at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, spread: Tensor, n: int, geometry: SameGeometry) -> Tensor:
+        ctx.geometry = geometry
+        size = (geometry.height, geometry.width)
+        columns = spread.view(n, size[0] * size[1], -1).transpose(1, 2)
+        return F.fold(
+            columns, size, geometry.kernel, padding=(geometry.rows[0], geometry.columns[0])
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _patches(gradient, ctx.geometry), None, None
