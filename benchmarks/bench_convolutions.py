@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc.files import write_json
-from dcfsc.networks import ConvSpec, preset, preset_spec
+from dcfsc.networks import ConvAutoencoder, ConvSpec, preset, preset_spec
 
 CASES = {
     "dsc-orl, 400": ("dsc-orl", 400),
@@ -65,17 +65,30 @@ class Plain(nn.Module):
         self.depth = depth
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.decode(self.encode(x))
+
+    def encode(self, x: Tensor) -> Tensor:
         spec, geometries = self.spec, self.spec.geometries
         x = (x.transpose(2, 3) if spec.transposed else x) * spec.input_scale
         for i, (layer, g) in enumerate(zip(self.down, geometries, strict=True)):
             x = layer(F.pad(x, (*g.columns, *g.rows)))
             x = self._after(x, i, i == self.depth - 1, spec.latent_relu)
+        return x
+
+    def decode(self, x: Tensor) -> Tensor:
+        spec, geometries = self.spec, self.spec.geometries
         for i, (layer, g) in enumerate(zip(self.up, geometries[::-1], strict=True)):
             x = layer(x)[
                 :, :, g.rows[0] : g.rows[0] + g.height, g.columns[0] : g.columns[0] + g.width
             ]
             x = self._after(x, self.depth - 1 + i, i == self.depth - 1, spec.output_relu)
         return (x.transpose(2, 3) if spec.transposed else x) / spec.input_scale
+
+    def copy_weights(self, net: ConvAutoencoder) -> None:
+        for layer, source in zip([*self.down, *self.up], [*net.encoder, *net.decoder], strict=True):
+            layer.weight.data.copy_(source.weight.data)
+            if layer.bias is not None:
+                layer.bias.data.copy_(source.bias.data)
 
     def _after(self, x: Tensor, norm: int, last: bool, relu_if_last: bool) -> Tensor:
         if self.spec.batch_norm and not last:
@@ -91,11 +104,7 @@ def make_step(peer: str, name: str, samples: int) -> Callable[[], float]:
         net.convolution = "patches"
     else:
         model = Plain(preset_spec(name))
-        sources = [*net.encoder, *net.decoder]
-        for layer, source in zip([*model.down, *model.up], sources, strict=True):
-            layer.weight.data.copy_(source.weight.data)
-            if layer.bias is not None:
-                layer.bias.data.copy_(source.bias.data)
+        model.copy_weights(net)
     generator = torch.Generator().manual_seed(0)
     x = 255 * torch.rand(samples, *net.spec.input_shape, generator=generator)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -4,6 +4,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 from dcfsc import affinity
 from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
@@ -100,11 +101,36 @@ def test_the_eyaleb_protocol_uses_integer_division():
 def test_topk_of_the_closed_form_equals_topk_of_its_dense_matrix():
     Z = torch.randn(60, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     operator = solve(Z, 1.0)
-    sparse = TopK(4)(operator, 3)
-    dense = TopK(4)(ExplicitCoefficients(operator.dense()), 3)
+    make = TopK(4, scale="maximum", grow=False)
+    sparse, dense = make(operator, 3), make(ExplicitCoefficients(operator.dense()), 3)
     assert isinstance(sparse, sp.csr_array)
     np.testing.assert_allclose(sparse.toarray(), dense.toarray(), atol=1e-10)
     assert sparse.nnz <= 2 * 60 * 4
+
+
+def test_the_cosine_scale_is_the_cosine_of_the_whitened_samples():
+    Z = torch.randn(60, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    Z[3] = 0.0
+    operator = solve(Z, 1.0)
+    A = TopK(60, power=1.0, grow=False)(operator, 3).toarray() / 2
+    unit = operator.Y / operator.Y.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    expected = (unit @ unit.T).abs().fill_diagonal_(0.0).numpy()
+    np.testing.assert_allclose(A, expected, atol=1e-12)
+    with pytest.raises(InputError, match="needs the closed form"):
+        TopK(scale="cosine")(coefficients(), 3)
+
+
+def test_k_grows_until_the_graph_has_no_more_pieces_than_clusters():
+    """Two cliques of eight whose nearest neighbours pair up: k = 1 leaves eight pieces."""
+    C = torch.zeros(16, 16, dtype=torch.float64)
+    for start in (0, 8):
+        C[start : start + 8, start : start + 8] = 0.5
+    pairs = torch.arange(16)
+    C[pairs, pairs ^ 1] = 1.0
+    C.fill_diagonal_(0.0)
+    pieces = connected_components(TopK(1, grow=False)(ExplicitCoefficients(C), 2))[0]
+    grown = connected_components(TopK(1)(ExplicitCoefficients(C), 2))[0]
+    assert (pieces, grown) == (8, 2)
 
 
 def test_names_and_objects():

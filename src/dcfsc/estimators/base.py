@@ -11,6 +11,7 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import spectral
 
+
 class SubspaceClusterer(ClusterMixin, BaseEstimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 

@@ -47,7 +47,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         Ridge parameter, or the one at which the effective degrees of freedom tr H are
         ``n_clusters * subspace_dim``.
     subspace_dim : float or None
-        Expected dimension m of a subspace, used by ``lam="auto"``.
+        Expected dimension m of a subspace, used by ``lam="auto"``; None is 1.5.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
     affinity : str or callable
@@ -110,7 +110,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         fixed = check_lam(self.lam)
         random_state = check_random_state(self.random_state)
         Z = self._features(X)
-        self.lam_ = fixed if fixed is not None else lam_for(Z, n_clusters, self.subspace_dim)
+        if fixed is None:
+            fixed = lam_for(Z, n_clusters, self.subspace_dim)
+        self.lam_ = fixed
         self._operator = solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
         self.leverage_ = self._operator.leverage.cpu().numpy()
         self.effective_dof_ = self._operator.effective_dof

@@ -58,14 +58,14 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         Ridge parameter of the layer in absolute units, as in the paper, or a share of the latents'
         energy such that the effective degrees of freedom are ``n_clusters * subspace_dim``.
     subspace_dim : float or None
-        Expected dimension m of a subspace, used by ``lam="auto"``.
+        Expected dimension m of a subspace, used by ``lam="auto"``; None is 1.5.
     network : "auto", a preset's name ("orl", "eyaleb", "coil100", "dsc-orl", ...) or a spec
         "auto" picks an architecture from the shape of a sample.
     weights : None, a published set's name ("dsc_orl", "dsc_eyaleb", "dsc_coil100") or a path
         Where to start; None pre-trains on X.
     pretrain_epochs : int or None
         Epochs of plain reconstruction before the layer is put in; None is 0 with ``weights``
-        and 100 otherwise.
+        and 60 otherwise.
     steps : int
         Full-batch steps of Algorithm 2.
     learning_rate : float
@@ -162,7 +162,9 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
                 )
         calibrate_batch_norm(self.network_, inputs)
         Z = encode(self.network_, inputs)
-        self.lam_ = fixed if fixed is not None else lam_for(Z, n_clusters, self.subspace_dim)
+        if fixed is None:
+            fixed = lam_for(Z, n_clusters, self.subspace_dim)
+        self.lam_ = fixed
         self._set_latents(Z)
         self._cluster(self._operator, n_clusters, random_state)
         return self

@@ -19,7 +19,7 @@ from .network_choice import initial_network, network_input
 from .progress import progress_bar
 from .validation import check_array, check_at_least, resolve_device
 
-PRETRAIN_EPOCHS = 100
+PRETRAIN_EPOCHS = 60
 
 
 class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
