@@ -26,7 +26,7 @@ demo: $(VENV)/.run
 	$(BIN)/dcfsc fit digits -k 10 --out runs/digits
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
