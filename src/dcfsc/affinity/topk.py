@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError, unknown_name

@@ -35,8 +35,9 @@ class DSC(NetworkEstimator, SubspaceClusterer):
     n_clusters : int
     norm : "l2" or "l1"
     coefficient_weight, self_expression_weight, reconstruction_weight : float
-        a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255: (1, 10^(K/10 - 3), 0.5) for Extended
-        Yale B, (1, 0.2, 0.5) for ORL, (1, 30, 1) for COIL-100.
+        a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255:
+        (1, 10^(K/10 - 3), 0.5) for Extended Yale B, (1, 0.2, 0.5) for ORL, (1, 30, 1) for
+        COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
     network, weights, pretrain_epochs, steps, learning_rate, batch_size, tol, patience, verbose, \
