@@ -145,7 +145,7 @@ def test_spectrum_of_a_known_matrix():
 def test_parameters_become_json():
     value = {"a": np.float32(0.5), "b": (1, affinity.TopK(k=3)), "c": torch.device("cpu"), "d": len}
     as_json = to_json(value)
-    assert as_json["b"] == [1, {"name": "TopK", "k": 3, "power": 1.0, "scale": True}]
+    assert as_json["b"] == [1, {"name": "TopK", **dataclasses.asdict(affinity.TopK(k=3))}]
     assert json.loads(json.dumps(as_json)) == as_json
     assert as_json["c"] == "cpu"
 
