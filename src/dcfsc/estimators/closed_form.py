@@ -88,7 +88,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         affinity: Any = "topk",
         assign: str = "kmeans",
         form: str = "auto",
-        n_neighbors: int = 5,
+        n_neighbors: int = 10,
         device: Any = "auto",
         random_state: Any = None,
     ):

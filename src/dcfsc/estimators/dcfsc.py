@@ -113,7 +113,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         precision: str = "float32",
         affinity: Any = "topk",
         assign: str = "kmeans",
-        n_neighbors: int = 5,
+        n_neighbors: int = 10,
         device: Any = "auto",
         random_state: Any = None,
         verbose: bool | str = "auto",

@@ -8,18 +8,26 @@ from torch import Tensor
 
 from dcfsc.self_expression import ClosedForm
 
+VOTE_POWER = 4.0
+
 
 def vote(
     operator: ClosedForm, labels: np.ndarray, n_clusters: int, z: Tensor, k: int
 ) -> np.ndarray:
-    """argmax over clusters of the coefficient mass sum_{j in cluster} |c_j|.
+    """argmax over clusters of sum_{j in cluster} (|c_j| / sqrt(h_j)) ** VOTE_POWER.
 
     c = z (Z'Z + lam I)^-1 Z' is the ridge code of z (n, d) over the N training samples, of which
-    the k largest magnitudes vote: the same graph that clustered the training set, extended by a
-    row. Memory n k.
+    the k largest magnitudes vote. |c_j| / sqrt(h_j) is, up to a factor of the row, the cosine of
+    the whitened z and z_j: votes weigh as the edges of the sparse affinity do, whose graph is
+    extended by a row. Memory n k.
     """
     values, indices = operator.topk_code(z, k)  # type: ignore[attr-defined]
+    length = operator.leverage.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+    weights = values.abs().to(torch.float64) / length[indices]
+    # Scaled to the row's largest, so that the power neither overflows nor vanishes.
+    largest = weights.amax(dim=1, keepdim=True)
+    weights = (weights / largest.masked_fill(largest == 0, 1.0)) ** VOTE_POWER
     votes = torch.zeros(z.shape[0], n_clusters, dtype=torch.float64, device=z.device)
     owner = torch.as_tensor(labels, device=z.device)[indices]
-    votes.scatter_add_(1, owner, values.abs().to(torch.float64))
+    votes.scatter_add_(1, owner, weights)
     return votes.argmax(dim=1).cpu().numpy().astype(np.int64)
