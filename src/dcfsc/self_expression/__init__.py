@@ -1,6 +1,6 @@
 """Self-expression: each sample as a combination of the others, by the problem one chooses."""
 
-from .closed_form import ClosedForm, solve
+from .closed_form import ClosedForm
 from .coefficients import Coefficients, ExplicitCoefficients, SparseCoefficients
 from .dense import dense_self_expression, dense_self_expression_memory
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof
@@ -19,6 +19,7 @@ from .low_rank import (
 )
 from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory
 from .sample_form import SampleForm
+from .solve import solve
 from .sparse import sparse_self_expression, sparse_self_expression_memory
 
 __all__ = [

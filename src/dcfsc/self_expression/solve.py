@@ -1,0 +1,39 @@
+"""The closed form of Z by the cheaper of its two forms."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from dcfsc.errors import unknown_name
+
+from .closed_form import ClosedForm, check_problem
+from .feature_form import FeatureForm
+from .sample_form import SampleForm
+
+Form = Literal["auto", "samples", "features"]
+
+
+def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
+    """Solve the paper's problem (4) for the rows of Z.
+
+    Parameters
+    ----------
+    Z : Tensor (N, d), float32 or float64, on any device; no gradient flows through the solution.
+    lam : positive ridge parameter, in the units of the squared entries of Z.
+    form : "samples" costs N^2 d + N^3 and keeps N^2 numbers; "features" costs N d^2 + d^3 and keeps
+        N d; "auto" takes the cheaper one (N <= d or not). Both give the same B.
+
+    The factorisation is done in float64 whatever the precision of Z (see :mod:`.gram`); products
+    with the N samples are done in the precision of Z, on factors of norm at most one, unless some
+    1 - h_i is so small that single precision would lose more than two digits.
+    """
+    check_problem(Z, lam)
+    if form == "auto":
+        form = "samples" if Z.shape[0] <= Z.shape[1] else "features"
+    if form == "samples":
+        return SampleForm(Z.detach(), lam)
+    if form == "features":
+        return FeatureForm(Z.detach(), lam)
+    raise unknown_name("form", form, ("auto", "samples", "features"))
