@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from dcfsc.networks import fused
 from dcfsc.networks.convolution import SameGeometry
 
 
@@ -56,10 +57,13 @@ class _OverlapAdd(Function):
     def forward(ctx: Any, spread: Tensor, n: int, geometry: SameGeometry) -> Tensor:
         ctx.geometry = geometry
         size = (geometry.height, geometry.width)
+        top, left = geometry.rows[0], geometry.columns[0]
+        if spread.is_cuda and fused.kernels() is not None:
+            return fused.kernels().overlap_add(
+                spread.contiguous(), n, *size, geometry.kernel, top, left
+            )
         columns = spread.view(n, size[0] * size[1], -1).transpose(1, 2)
-        return F.fold(
-            columns, size, geometry.kernel, padding=(geometry.rows[0], geometry.columns[0])
-        )
+        return F.fold(columns, size, geometry.kernel, padding=(top, left))
 
     @staticmethod
     @once_differentiable

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dcfsc import distributed
 from dcfsc.errors import InputError
 
 
@@ -78,7 +79,7 @@ class ClosedForm(ABC):
     @property
     def effective_dof(self) -> float:
         """tr H = sum_i s_i^2 / (s_i^2 + lam): the effective number of degrees of freedom."""
-        return float(self.leverage.sum())
+        return distributed.total_number(float(self.leverage.sum()))
 
     def apply(self, V: Tensor) -> Tensor:
         """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient)."""

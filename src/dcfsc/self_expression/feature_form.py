@@ -7,10 +7,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dcfsc import distributed
+
 from .closed_form import ClosedForm, cholesky
 from .gram import gram, row_chunks
 from .largest import largest_inner_products
 from .products import SplitMatrix, splits
+from .triangular import triangular_inverse
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
 SMALLEST_COMPLEMENT = 1e-2
@@ -45,8 +48,7 @@ class RidgeFactor:
     @cached_property
     def inverse(self) -> Tensor:
         """L^-1, (d, d) float64."""
-        eye = torch.eye(self.L.shape[0], dtype=self.L.dtype, device=self.L.device)
-        return torch.linalg.solve_triangular(self.L, eye, upper=False)
+        return triangular_inverse(self.L)
 
     @cached_property
     def whitened_gram(self) -> Tensor:
@@ -55,22 +57,30 @@ class RidgeFactor:
 
 
 class FeatureForm(ClosedForm):
-    """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'."""
+    """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'.
+
+    Where samples are divided among processes (:func:`dcfsc.distributed.sharded`), Z holds those of
+    this one; the two d x d sums over samples, Z'Z and Y'V, are then taken over all of them.
+    """
 
     form = "features"
 
     def __init__(self, Z: Tensor, lam: float):
         super().__init__(Z, lam)
-        G = gram(Z)
-        mean_square = float(G.diagonal().sum()) / self.n
+        G = distributed.total(gram(Z))
+        mean_square = float(G.diagonal().sum()) / distributed.total_number(self.n)
         self.factor = RidgeFactor(G, lam)
         self._Z = Z
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
         loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
         self.Y, self._complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim))
-        if Z.dtype != torch.float64 and float(self._complement.min()) < SMALLEST_COMPLEMENT:
+        if Z.dtype != torch.float64 and self._smallest_complement() < SMALLEST_COMPLEMENT:
             self.Y = self.factor.whiten(Z)
+
+    def _smallest_complement(self) -> float:
+        least = float(self._complement.min()) if self.n else 1.0
+        return distributed.smallest_number(least)
 
     def _whitened(self, Z: Tensor, on_matrix_units: bool) -> tuple[Tensor, Tensor]:
         """Y (N, d) in the precision of Z, and 1 - h (N,) in float64."""
@@ -127,10 +137,10 @@ class FeatureForm(ClosedForm):
         return largest_inner_products(self.factor.whiten(z).to(self.Y.dtype), self.Y, k)
 
     def _gather(self, V: Tensor) -> Tensor:
-        """Y'V, (d, p)."""
+        """Y'V, (d, p), over the samples of all processes."""
         if splits(self.Y, V.shape[1]):
-            return self._split.mT @ SplitMatrix(V)
-        return self.Y.mT @ V
+            return distributed.total(self._split.mT @ SplitMatrix(V))
+        return distributed.total(self.Y.mT @ V)
 
     def _scatter(self, S: Tensor) -> Tensor:
         """Y S, (N, p)."""

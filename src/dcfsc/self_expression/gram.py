@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from dcfsc import distributed
+
 # Float64 numbers held at a time: 32 MiB on a CPU; a GPU wants larger products.
 CHUNK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
 _COLUMN_BLOCK = {"cpu": 256, "cuda": 1024}
@@ -63,6 +65,10 @@ def outer_gram(Z: Tensor) -> Tensor:
 
 
 def squared_singular_values(Z: Tensor) -> Tensor:
-    """The squared singular values of Z, ascending, min(N, d) of them, in float64."""
-    small = outer_gram(Z) if Z.shape[0] <= Z.shape[1] else gram(Z)
+    """The squared singular values of Z, ascending, min(N, d) of them, in float64.
+
+    Of all processes' rows together where samples are divided among them, and then d of them.
+    """
+    by_samples = Z.shape[0] <= Z.shape[1] and not distributed.active()
+    small = outer_gram(Z) if by_samples else distributed.total(gram(Z))
     return torch.linalg.eigvalsh(small).clamp_min(0.0)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from dcfsc import distributed
 from dcfsc.errors import unknown_name
 
 from .closed_form import ClosedForm, check_problem
@@ -31,7 +32,7 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     """
     check_problem(Z, lam)
     if form == "auto":
-        form = "samples" if Z.shape[0] <= Z.shape[1] else "features"
+        form = "samples" if Z.shape[0] <= Z.shape[1] and not distributed.active() else "features"
     if form == "samples":
         return SampleForm(Z.detach(), lam)
     if form == "features":

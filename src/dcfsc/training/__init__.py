@@ -1,16 +1,21 @@
 """Training: the only room that joins a network to the self-expressive layer."""
 
+from .checkpoint import Checkpoint
+from .chunked import ChunkedStep, Inputs, calibrate_batch_norm, encode
 from .dsc import DSCLoss, train_dsc
 from .history import Callback, History, Plateau
 from .lam import Absolute, LamRule, ShareOfEnergy
-from .loop import calibrate_batch_norm, encode, forward, pretrain, train
+from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 
 __all__ = [
     "Absolute",
     "Callback",
+    "Checkpoint",
+    "ChunkedStep",
     "DSCLoss",
     "History",
+    "Inputs",
     "LamRule",
     "LossTerm",
     "Pass",

@@ -30,13 +30,12 @@ class Plateau:
 
     def __init__(self, tol: float | None, patience: int):
         self.tol, self.patience = tol, patience
-        self._best, self._since = float("inf"), 0
+        self.state: tuple[float, int] = float("inf"), 0  # best loss, steps since it fell
 
     def __call__(self, loss: float) -> bool:
         if self.tol is None:
             return False
-        if loss < self._best * (1.0 - self.tol):
-            self._best, self._since = loss, 0
-        else:
-            self._since += 1
-        return self._since >= self.patience
+        best, since = self.state
+        falls = loss < best * (1.0 - self.tol)
+        self.state = (loss, 0) if falls else (best, since + 1)
+        return self.state[1] >= self.patience

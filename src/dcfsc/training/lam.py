@@ -7,6 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dcfsc import distributed
 from dcfsc.self_expression import choose_lam
 
 
@@ -47,4 +48,5 @@ class ShareOfEnergy:
 
 def energy(Z: Tensor) -> float:
     """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
-    return max(float(Z.detach().double().square().sum()), 1e-300)
+    own = sum(float(part.double().square().sum()) for part in Z.detach().split(1 << 16))
+    return max(distributed.total_number(own), 1e-300)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ClosedForm, solve
 
+from .checkpoint import Checkpoint
+from .chunked import ChunkedStep, Inputs
 from .history import History, Plateau
 from .lam import LamRule
 from .loss import LossTerm, Pass, reconstruction_error
+from .norms import ExactNorms, sum_gradients
 from .precision import check_precision, network_context, prepare
 
 
@@ -38,43 +43,92 @@ def forward(
 
 def pretrain(
     network: nn.Module,
-    X: Tensor,
+    X: Inputs,
     *,
     epochs: int,
     batch_size: int,
     learning_rate: float,
     generator: torch.Generator,
     history: History,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
     """Minimise |X - Dec(Enc(X))|^2 over shuffled mini-batches; no self-expression.
 
-    The loss of a row in the history is the epoch's sum over the samples.
+    The loss of a row in the history is the epoch's sum over the samples. Where samples are divided
+    among processes, a mini-batch is drawn from all of them.
     """
+    if checkpoint is not None and checkpoint.finished("pretrain"):
+        return
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     network.train()
-    n = X.shape[0]
-    # Batches of nearly equal size: a last batch of one sample would break batch norm.
-    n_batches = max(1, round(n / batch_size))
-    for epoch in range(1, epochs + 1):
-        start = time.perf_counter()
-        order = torch.randperm(n, generator=generator, device=generator.device).to(X.device)
-        total = 0.0
-        for batch in order.tensor_split(n_batches):
-            state, _ = forward(network, X[batch], None)
-            loss = reconstruction_error(state)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            total += float(loss.detach())
-        check_finite(total, "pre-training", epoch, learning_rate)
-        history.record(
-            phase="pretrain", step=epoch, loss=total, seconds=time.perf_counter() - start
-        )
+    batches = _Batches(len(X), batch_size, X.device)
+    done = 0
+    if checkpoint is not None:
+        done = checkpoint.resume("pretrain", network, optimizer, history, generator=generator)
+    with _guarded(checkpoint):
+        for epoch in range(done + 1, epochs + 1):
+            start = time.perf_counter()
+            loss = 0.0
+            for batch in batches.shuffled(generator):
+                optimizer.zero_grad(set_to_none=True)
+                loss += reconstruction_gradient(network, X[batch])
+                optimizer.step()
+            loss = distributed.total_number(loss)
+            check_finite(loss, "pre-training", epoch, learning_rate)
+            seconds = time.perf_counter() - start
+            history.record(phase="pretrain", step=epoch, loss=loss, seconds=seconds)
+            if checkpoint is not None:
+                checkpoint.after_step(
+                    "pretrain", epoch, network, optimizer, history, generator=generator
+                )
+
+
+class _Batches:
+    """Mini-batches of all processes' samples; each process sees its own part of them."""
+
+    def __init__(self, n: int, batch_size: int, device: torch.device):
+        counts = distributed.row_counts(n, device)
+        self._first = sum(counts[: distributed.rank()])
+        self._n, self._total, self._device = n, sum(counts), device
+        # Batches of nearly equal size: a last batch of one sample would break batch norm.
+        self._count = max(1, round(self._total / batch_size))
+
+    def shuffled(self, generator: torch.Generator) -> Iterator[Tensor]:
+        order = torch.randperm(self._total, generator=generator, device=generator.device)
+        for batch in order.to(self._device).tensor_split(self._count):
+            own = batch - self._first
+            yield own[(own >= 0) & (own < self._n)] if distributed.active() else own
+
+
+def reconstruction_gradient(network: nn.Module, X: Tensor) -> float:
+    """Leave the gradient of |X - Dec(Enc(X))|^2 in the parameters and return this part's loss.
+
+    X is this process's part of a mini-batch; the gradient is that of the whole of it.
+    """
+
+    def objective(x: Tensor) -> Tensor:
+        return reconstruction_error(forward(network, x, None)[0])
+
+    if not distributed.active():
+        loss = objective(X)
+        loss.backward()
+        return float(loss.detach())
+    norms, value = ExactNorms(network), 0.0
+    chunks = [X] if len(X) else []
+    with norms.installed():
+        norms.measure(chunks, network)
+        norms.differentiate(chunks, objective)
+        for chunk in chunks:
+            loss = objective(chunk)
+            norms.with_statistics(loss).backward()
+            value += float(loss.detach())
+    sum_gradients(network)
+    return value
 
 
 def train(
     network: nn.Module,
-    X: Tensor,
+    X: Inputs,
     *,
     steps: int,
     lam: LamRule,
@@ -84,53 +138,72 @@ def train(
     tol: float | None = None,
     patience: int = 20,
     precision: str = "float32",
+    batch_size: int | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Algorithm 2: ``steps`` full-batch Adam steps on equation 1 plus ``terms``."""
+    """Algorithm 2: ``steps`` full-batch Adam steps on equation 1 plus ``terms``.
+
+    With ``batch_size`` the same steps are taken with the activations of that many samples at a
+    time (:mod:`.chunked`); ``terms`` must then be sums over samples.
+    """
     check_precision(precision, X.device)
-    X = prepare(network, X, precision)
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     network.train()
     stalled = Plateau(tol, patience)
-    for step in range(1, steps + 1):
-        start = time.perf_counter()
-        state, operator = forward(network, X, lam, precision)
-        loss = reconstruction_error(state)
-        parts = {"reconstruction": loss}
-        for term in terms:
-            parts[term.name] = term(state)
-            loss = loss + parts[term.name]
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        row = {name: float(part.detach()) for name, part in parts.items()} if terms else {}
-        value = float(loss.detach())
-        check_finite(value, "training", step, learning_rate)
+    done = 0
+    if checkpoint is not None:
+        done = checkpoint.resume("train", network, optimizer, history, plateau=stalled)
+    gradient: _WholeBatch | ChunkedStep
+    if batch_size is None and not distributed.active():
+        gradient = _WholeBatch(network, X, terms, precision)
+    else:
+        gradient = ChunkedStep(network, X, batch_size, terms, precision)
+    with _guarded(checkpoint):
+        for step in range(done + 1, steps + 1):
+            start = time.perf_counter()
+            optimizer.zero_grad(set_to_none=True)
+            parts, operator = gradient(lam)
+            optimizer.step()
+            loss = sum(parts.values())
+            check_finite(loss, "training", step, learning_rate)
+            history.record(
+                phase="train",
+                step=step,
+                loss=loss,
+                seconds=time.perf_counter() - start,
+                lam=operator.lam,
+                effective_dof=operator.effective_dof,
+                **(parts if terms else {}),
+            )
+            stop = stalled(loss)
+            if checkpoint is not None:
+                checkpoint.after_step("train", step, network, optimizer, history, plateau=stalled)
+            if stop:
+                break
+
+
+class _WholeBatch:
+    """The step with the activations of all samples at once."""
+
+    def __init__(
+        self, network: Any, X: Inputs, terms: Sequence[LossTerm], precision: str = "float32"
+    ):
+        self.network, self.terms, self.precision = network, terms, precision
+        self.X = prepare(network, X[:], precision)
+
+    def __call__(self, lam: LamRule) -> tuple[dict[str, float], ClosedForm]:
+        state, operator = forward(self.network, self.X, lam, self.precision)
         assert operator is not None
-        history.record(
-            phase="train",
-            step=step,
-            loss=value,
-            seconds=time.perf_counter() - start,
-            lam=operator.lam,
-            effective_dof=operator.effective_dof,
-            **row,
-        )
-        if stalled(value):
-            break
+        parts = {"reconstruction": reconstruction_error(state)}
+        parts |= {term.name: term(state) for term in self.terms}
+        torch.stack(list(parts.values())).sum().backward()
+        return {name: float(part.detach()) for name, part in parts.items()}, operator
 
 
-@torch.no_grad()
-def encode(network: Any, X: Tensor, batch_size: int = 4096, training: bool = False) -> Tensor:
-    """Latents (N, d), a chunk at a time.
-
-    With ``training=True`` batch norm uses the statistics of X itself, as during full-batch
-    training, which needs X in one piece; otherwise the running statistics, so that a sample's
-    latent does not depend on its company.
-    """
-    network.train(training)
-    if training:
-        return network.encoder(X)
-    return torch.cat([network.encoder(part) for part in X.split(batch_size)])
+@contextmanager
+def _guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
+    with nullcontext() if checkpoint is None else checkpoint.deferring_interrupts():
+        yield
 
 
 def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
@@ -139,22 +212,3 @@ def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> No
             f"the loss became {loss} at {phase} step {step}; "
             f"lower the learning rate (now {learning_rate:g}) or rescale the data."
         )
-
-
-@torch.no_grad()
-def calibrate_batch_norm(network: Any, X: Tensor) -> None:
-    """Set the running statistics to those of X under the final weights, and leave training mode.
-
-    The averages gathered along the way belong to weights that are gone; after this a sample's
-    latent alone is what it was within the full batch.
-    """
-    layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    if layers:
-        momenta = [layer.momentum for layer in layers]
-        for layer in layers:
-            layer.momentum = 1.0
-        network.train()
-        network.decoder(network.encoder(X))
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-    network.eval()
