@@ -41,7 +41,7 @@ def test_the_listing_trains_the_same_network():
     np.testing.assert_allclose(ours.column("loss"), theirs.column("loss"), rtol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["dsc", "dcfsc-inverse", "dcfsc"])
+@pytest.mark.parametrize("method", ["dsc", "dcfsc-inverse", "dcfsc", "dcfsc-low-memory"])
 def test_a_measurement(method):
     record = measure_here(method, TINY, torch.device("cpu"))
     assert record["n"] == 30

@@ -102,7 +102,7 @@ def lambda_cells(grid: Grid) -> list[Cell]:
     problem = Problem("coil100", 100)
     cells = []
     for method in grid.methods:
-        for lam in paper.LAMBDAS if method == "dcfsc" else (None,):
+        for lam in (None,) if method == "dsc" else paper.LAMBDAS:
             for seed in range(grid.trials or TRIALS):
                 same = lam is None or lam == COIL100_LAM
                 twin = ("coil100", method, f"trial-{seed:02d}") if same else None
@@ -120,7 +120,7 @@ def dataset_cells(experiment: str, *problems: Problem) -> Callable[[Grid], list[
 COIL100_LAM = 10.0
 _CLUSTERING = tuple(name for name in METHODS if not get_method(name).reference)
 _ORL, _EYALEB, _COIL100 = Problem("orl", 40), Problem("eyaleb", PEOPLE), Problem("coil100", 100)
-_STEPS = ("dsc", "dcfsc-inverse", "dcfsc")
+_STEPS = ("dsc", "dcfsc-inverse", "dcfsc", "dcfsc-fast", "dcfsc-low-memory")
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -148,7 +148,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Clustering error on COIL-100",
             trial_cells("coil100", _COIL100, TRIALS),
             measure,
-            paper.METHODS,
+            (*paper.METHODS, "dcfsc-fast"),
             _CLUSTERING,
             ("trials",),
         ),
@@ -157,8 +157,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Effect of lambda on COIL-100",
             lambda_cells,
             measure,
-            ("dcfsc", "dsc"),
-            ("dcfsc", "dsc"),
+            ("dcfsc-fast", "dsc"),
+            ("dcfsc", "dcfsc-fast", "dsc"),
             ("trials",),
         ),
         Experiment(

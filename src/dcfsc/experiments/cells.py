@@ -66,8 +66,12 @@ class Cell:
         return f"{self.experiment}/{self.method}/{self.key}"
 
     def reference(self, method: str) -> Cell:
-        """The cell of a reference on the same problem with the same seed."""
-        return replace(self, method=method, lam=None, twin=None)
+        """The cell of a reference on the same problem with the same seed.
+
+        The lambda experiment shares its references, as its problem, with coil100.
+        """
+        twin = ("coil100", method, self.problem_key) if self.experiment == "lambda" else None
+        return replace(self, method=method, lam=None, twin=twin)
 
     def identity(self) -> Record:
         """The part of a record that says which cell it is."""

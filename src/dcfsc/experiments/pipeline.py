@@ -8,6 +8,7 @@ and on the starting latents through the same pipeline; the effective lambda and 
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class Fitted:
     seconds: float
     memory: Record
     affinities: dict[str, Any] = field(default_factory=dict)
+    embeddings: dict[Any, Any] = field(default_factory=dict)  # of the last affinity and seed
 
     def affinity_matrix(self, affinity: Any, n_clusters: int) -> Any:
         name = repr(affinity)
@@ -98,7 +100,7 @@ class Session:
     def reference(self, cell: Cell) -> Record | None:
         """The record of a reference cell, from memory, from disk or computed; None if it failed."""
         if cell.name not in self._references:
-            record = None if self.force else self.store.load(cell)
+            record = None if self.force else self.store.load(cell) or self.store.load_twin(cell)
             if record is None:
                 start = time.perf_counter()
                 try:
@@ -123,18 +125,22 @@ def measure(cell: Cell, session: Session) -> Record:
     fitted, reused = session.fit(cell, samples)
     protocol = PROTOCOLS[cell.problem.dataset]
     affinity = method.affinity(cell.problem)
+    assign = method.assignment(cell.problem.dataset)
     if method.seed_free:
         scored = score(fitted, affinity, method, cell, samples.y)
     else:  # the estimator was fitted with this cell's seed
         labels, K = fitted.estimator.labels_, cell.problem.n_clusters
-        scored = compare(samples.y, labels, affinity, method.assign, K)
+        scored = compare(samples.y, labels, affinity, assign, K)
     record: Record = {
         **cell.identity(),
         "n": len(samples.X),
         "parameters": parameters(fitted.estimator),
         "features": fitted.features,
         "protocol": scored,
-        "kmeans": score(fitted, affinity, method, cell, samples.y, assign="kmeans"),
+        **{
+            name: score(fitted, affinity, method, cell, samples.y, assign=name)
+            for name in ("kmeans", "discretize")
+        },
         "plain": score(fitted, PLAIN_AFFINITY, method, cell, samples.y),
     }
     if not method.reference:
@@ -200,10 +206,16 @@ def score(
     assign: str | None = None,
 ) -> dict[str, Any]:
     """Cluster the coefficients under an affinity and compare with the classes."""
-    K, assign = cell.problem.n_clusters, assign or method.assign
+    K, assign = cell.problem.n_clusters, assign or method.assignment(cell.problem.dataset)
     matrix = fitted.affinity_matrix(affinity, K)
-    found = spectral.cluster(matrix, K, assign=assign, random_state=cell.seed)
-    return compare(y, found.labels, affinity, assign, K)
+    place = repr(affinity), cell.seed
+    if place not in fitted.embeddings:
+        random = np.random.RandomState(cell.seed)
+        fitted.embeddings = {place: (spectral.embed(matrix, K, random_state=random), random)}
+    embedding, random = fitted.embeddings[place]
+    # From where the embedding left the generator, as if each assignment had followed it alone.
+    labels = spectral.assign(embedding, K, method=assign, random_state=copy.deepcopy(random))
+    return compare(y, labels, affinity, assign, K)
 
 
 def compare(

@@ -85,10 +85,13 @@ PROTOCOLS: dict[str, Protocol] = {
     "coil100": Protocol(
         affinity="dsc-coil100",
         dsc_affinity="dsc-coil100",
-        assign="discretize",
+        # The released scripts' discretize finds 80 to 95 of the 100 clusters on this affinity.
+        assign="kmeans",
         dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
         dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
         published={"network": "dsc-coil100", "weights": "dsc_coil100"},
+        note="labels are assigned by k-means, which the paper leaves open; the released scripts' "
+        "discretize is beside it",
     ),
     "digits": Protocol(
         affinity="symmetric",

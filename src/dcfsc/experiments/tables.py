@@ -22,6 +22,8 @@ STEP_TITLES = {
     "dsc": "DSC",
     "dcfsc-inverse": "DCFSC, explicit N x N inverse (the paper's listing)",
     "dcfsc": "DCFSC, feature form",
+    "dcfsc-fast": "DCFSC, feature form, network in bfloat16",
+    "dcfsc-low-memory": "DCFSC, feature form, activations of 512 samples at a time",
 }
 
 
@@ -58,7 +60,7 @@ def clustering_rows(store: CellStore) -> list[Row]:
 
 def _group(record: Record) -> tuple[str, int, float | None]:
     lam = None
-    if record["experiment"] == "lambda" and record["method"] == "dcfsc":
+    if record["experiment"] == "lambda" and record["method"].startswith("dcfsc"):
         lam = float(record["parameters"]["lam"])
     return record["method"], int(record["K"]), lam
 
@@ -87,6 +89,7 @@ def clustering_row(
         "cells": len(errors),
         "failed": failed.get((method, K), 0),
         "kmeans_mean": _mean(records, "kmeans", "error"),
+        "discretize_mean": _mean(records, "discretize", "error"),
         "plain_mean": _mean(records, "plain", "error"),
         "raw_mean": _mean(records, "raw", "error"),
         "start_mean": _mean(records, "start", "error"),
@@ -120,6 +123,7 @@ CLUSTERING_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("difference", lambda r: _number(r["difference"], signed=True)),
     ("cells", lambda r: f"{r['cells']}" + (f" ({r['failed']} failed)" if r["failed"] else "")),
     ("with k-means", lambda r: _number(r["kmeans_mean"])),
+    ("with discretize", lambda r: _number(r["discretize_mean"])),
     ("no post-processing", lambda r: _number(r["plain_mean"])),
     ("raw pixels", lambda r: _number(r["raw_mean"])),
     ("starting latents", lambda r: _number(r["start_mean"])),
@@ -133,9 +137,9 @@ CLUSTERING_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 CLUSTERING_LEGEND = (
     "Clustering error in percent, lower is better; the paper's column gives its mean and, where it "
-    "has one, its median. *With k-means*: the same affinity, labels assigned by k-means instead of "
-    "the protocol's method. *No post-processing*: the same coefficients, |C| + |C|' and the same "
-    "assignment. *Raw pixels* and *starting latents*: the closed form without training, "
+    "has one, its median. *With k-means*, *with discretize*: the same affinity, labels assigned so "
+    "whatever the protocol's method. *No post-processing*: the same coefficients, |C| + |C|' and "
+    "the same assignment. *Raw pixels* and *starting latents*: the closed form without training, "
     "λ = 0.01 of the mean squared row norm, through DCFSC's post-processing. "
     "*Effective λ*: λ over the mean squared row norm; *tr H*: effective degrees of freedom; "
     "*rank*: singular values of the method's features above single-precision rounding. "

@@ -35,60 +35,45 @@ def applies(x: Tensor, norm: nn.BatchNorm2d) -> bool:
     """Whether x (n, c, h, w) is a map on a GPU with the channels last, seen in training."""
     return (
         x.is_cuda
-        and norm.training
+        and x.dtype in (torch.float32, torch.bfloat16, torch.float16)  # sums are float32
         and x.is_contiguous(memory_format=torch.channels_last)
+        and norm.training
+        and norm.momentum is not None
+        and norm.running_mean is not None
+        and norm.weight is not None
+        and norm.weight.dtype == torch.float32
         and kernels() is not None
     )
 
 
 def batch_norm_relu(x: Tensor, norm: nn.BatchNorm2d) -> Tensor:
-    """ReLU of the norm of x (n, c, h, w) in training mode; updates the running statistics."""
-    y, mean, variance = _BatchNormReLU.apply(x, norm.weight, norm.bias, norm.eps)
-    with torch.no_grad():
-        count = x.numel() // x.shape[1]
-        momentum = norm.momentum if norm.momentum is not None else 0.0
-        unbiased = variance * (count / max(count - 1, 1))
-        for running, now in ((norm.running_mean, mean), (norm.running_var, unbiased)):
-            if running is not None:
-                running.lerp_(now.to(running.dtype), momentum)
-        if norm.num_batches_tracked is not None:
-            norm.num_batches_tracked.add_(1)
-    return y
+    """ReLU of the norm of x (n, c, h, w) in training mode; moves the running statistics."""
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+    return _BatchNormReLU.apply(x, norm.weight, norm.bias, norm)
 
 
 class _BatchNormReLU(Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, norm: nn.BatchNorm2d) -> Tensor:
         pixels = _matrix(x)
         # Sums about nearly the mean, so that a mean far from zero costs no digits.
         shift = pixels[:: max(1, len(pixels) // SAMPLE)].mean(0, dtype=torch.float32)
-        first, second = kernels().moments(pixels, shift) / len(pixels)
-        mean = shift + first
-        variance = (second - first.square()).clamp_min(0.0)
-        deviation = (variance + eps).sqrt()
-        a = (gamma / deviation).to(torch.float32)
-        b = (beta - a * mean).to(torch.float32)
-        y = kernels().scale_relu(pixels, a, b)
-        ctx.save_for_backward(x, a, b, mean, deviation)
-        ctx.mark_non_differentiable(mean, variance)
-        return _map(y, x), mean, variance
+        sums = kernels().moments(pixels, shift)
+        stats = kernels().forward_constants(sums, shift, norm, len(pixels))
+        ctx.save_for_backward(x, stats)
+        return _map(kernels().scale_relu(pixels, stats[0], stats[1]), x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, *unused: Any) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, a, b, mean, deviation = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, stats = ctx.saved_tensors
         pixels = _matrix(x)
         g = _matrix(gradient.contiguous(memory_format=torch.channels_last))
-        about = mean.to(torch.float32)
-        beta, moment = kernels().masked_moments(g, pixels, a, b, about)
-        gamma = (moment + (about - mean) * beta) / deviation  # sum of u times the normalised x
-        # dx = a (u - mean(u) - xhat mean(u xhat)) is a u + p x + q
-        p = -a * gamma / (deviation * len(pixels))
-        q = -a * beta / len(pixels) - p * mean
-        dx = kernels().masked_gradient(g, pixels, a, b, p.to(torch.float32), q.to(torch.float32))
-        return _map(dx, x), gamma.to(torch.float32), beta.to(torch.float32), None
+        a, b, mean, _ = stats
+        sums = kernels().masked_moments(g, pixels, a, b, mean)
+        dgamma, dbeta, p, q = kernels().backward_constants(sums, stats, len(pixels))
+        return _map(kernels().masked_gradient(g, pixels, a, b, p, q), x), dgamma, dbeta, None
 
 
 def _matrix(x: Tensor) -> Tensor:

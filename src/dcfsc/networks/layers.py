@@ -51,15 +51,15 @@ class ConvLayer(nn.Module):
             nn.BatchNorm2d(outputs, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM) if batch_norm else None
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """PyTorch's operators: x (n, c, h, w)."""
-        library = single_channel if self._is_single(x) else convolution
+    def forward(self, x: Tensor, plain: bool = False) -> Tensor:
+        """PyTorch's operators on x (n, c, h, w); on a GPU not only those, unless ``plain``."""
+        library = single_channel if not plain and self._is_single(x) else convolution
         apply = library.convolve_transposed if self.transposed else library.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             # One channel tells no order; half-precision kernels want the channels last.
             x = x.contiguous(memory_format=torch.channels_last)
-        if self.norm is not None and self.relu and fused.applies(x, self.norm):
+        if self.norm is not None and self.relu and not plain and fused.applies(x, self.norm):
             return fused.batch_norm_relu(x, self.norm)
         if self.norm is not None:
             x = self.norm(x)
@@ -139,7 +139,7 @@ class ConvEncoder(_ConvStack):
         if self.spec.transposed:
             x = x.transpose(2, 3)
         for layer in self._layers():
-            x = layer(x)
+            x = layer(x, self.convolution == "native")
         return x.flatten(1)
 
     def _through(self, x: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ class ConvDecoder(_ConvStack):
             x = self._by_patches(x).view(len(z), *self.spec.input_shape)
         else:
             for layer in self._layers():
-                x = layer(x)
+                x = layer(x, self.convolution == "native")
             if self.spec.transposed:
                 x = x.transpose(2, 3)
         return x if self.spec.input_scale == 1 else x / self.spec.input_scale

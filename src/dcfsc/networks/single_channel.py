@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
@@ -28,7 +29,7 @@ def applies(x: Tensor, weight: Tensor, geometry: SameGeometry) -> bool:
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry) -> Tensor:
     """x (n, 1, h, w) -> (n, o, h, w), channels last in memory."""
     n, o = len(x), weight.shape[0]
-    y = F.linear(_patches(x, geometry), weight.reshape(o, -1), bias)
+    y = F.linear(_patches(x, geometry), _kernels(weight), bias)
     return y.view(n, geometry.height, geometry.width, o).permute(0, 3, 1, 2)
 
 
@@ -38,16 +39,31 @@ def convolve_transposed(
     """y (n, o, h, w) -> (n, 1, h, w)."""
     n, o = len(y), weight.shape[0]
     rows = y.permute(0, 2, 3, 1).reshape(n * geometry.height * geometry.width, o)
-    spread = F.linear(rows, weight.reshape(o, -1).mT)  # every pixel's patch, (n h w, k^2)
+    spread = F.linear(rows, _kernels(weight).mT)  # every pixel's patch
     x = _OverlapAdd.apply(spread, n, geometry)
     return x if bias is None else x + bias.to(x.dtype).view(1, -1, 1, 1)
 
 
+def _width(kernel: int) -> int:
+    """Columns of a matrix of patches: k^2, and zeros up to what matrix units like to read."""
+    return -(-kernel * kernel // 8) * 8
+
+
+def _kernels(weight: Tensor) -> Tensor:
+    """(o, 1, k, k) -> (o, width)."""
+    o, _, k, _ = weight.shape
+    return F.pad(weight.reshape(o, -1), (0, _width(k) - k * k))
+
+
 def _patches(x: Tensor, geometry: SameGeometry) -> Tensor:
-    """x (n, 1, h, w) -> the k x k patch around every pixel, (n h w, k^2)."""
-    k = geometry.kernel
+    """x (n, 1, h, w) -> the k x k patch around every pixel, (n h w, width)."""
+    k, n = geometry.kernel, len(x)
     padded = F.pad(x[:, 0], (*geometry.columns, *geometry.rows))  # (n, h + k - 1, w + k - 1)
-    return padded.unfold(1, k, 1).unfold(2, k, 1).reshape(-1, k * k)
+    out = x.new_zeros(n, geometry.height, geometry.width, _width(k))
+    out[..., : k * k].view(n, geometry.height, geometry.width, k, k).copy_(
+        padded.unfold(1, k, 1).unfold(2, k, 1)
+    )
+    return out.view(-1, _width(k))
 
 
 class _OverlapAdd(Function):
@@ -58,11 +74,12 @@ class _OverlapAdd(Function):
         ctx.geometry = geometry
         size = (geometry.height, geometry.width)
         top, left = geometry.rows[0], geometry.columns[0]
-        if spread.is_cuda and fused.kernels() is not None:
+        if spread.is_cuda and spread.dtype != torch.float64 and fused.kernels() is not None:
             return fused.kernels().overlap_add(
                 spread.contiguous(), n, *size, geometry.kernel, top, left
             )
-        columns = spread.view(n, size[0] * size[1], -1).transpose(1, 2)
+        spread = spread[:, : geometry.kernel**2]
+        columns = spread.reshape(n, size[0] * size[1], -1).transpose(1, 2)
         return F.fold(columns, size, geometry.kernel, padding=(top, left))
 
     @staticmethod

@@ -121,6 +121,7 @@ def _overlap_add(
     K: tl.constexpr,
     TOP: tl.constexpr,
     LEFT: tl.constexpr,
+    STRIDE: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
     pixel = tl.program_id(0).to(tl.int64) * PIXELS + tl.arange(0, PIXELS).to(tl.int64)
@@ -133,10 +134,65 @@ def _overlap_add(
             r, c = row + TOP - i, column + LEFT - j
             there = inside & (r >= 0) & (r < HEIGHT) & (c >= 0) & (c < WIDTH)
             source = pixel + (TOP - i) * WIDTH + (LEFT - j)
-            total += tl.load(spread + source * K * K + i * K + j, mask=there, other=0.0).to(
+            total += tl.load(spread + source * STRIDE + i * K + j, mask=there, other=0.0).to(
                 tl.float32
             )
     tl.store(x + pixel, total.to(x.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _finish_forward(
+    sums,
+    shift,
+    gamma,
+    beta,
+    running_mean,
+    running_variance,
+    out,
+    count,
+    eps,
+    momentum,
+    C: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Sums (2, C) float64 -> out (4, C) float32: a, b, mean, deviation; running statistics."""
+    c = tl.arange(0, COLUMNS)
+    there = c < C
+    first = tl.load(sums + c, mask=there, other=0.0) / count
+    second = tl.load(sums + C + c, mask=there, other=0.0) / count
+    mean = tl.load(shift + c, mask=there, other=0.0).to(tl.float64) + first
+    variance = tl.maximum(second - first * first, 0.0)
+    deviation = tl.sqrt(variance + eps)
+    scale = (tl.load(gamma + c, mask=there, other=0.0) / deviation).to(tl.float32)
+    offset = tl.load(beta + c, mask=there, other=0.0) - scale * mean
+    tl.store(out + c, scale, mask=there)
+    tl.store(out + C + c, offset.to(tl.float32), mask=there)
+    tl.store(out + 2 * C + c, mean.to(tl.float32), mask=there)
+    tl.store(out + 3 * C + c, deviation.to(tl.float32), mask=there)
+    old = tl.load(running_mean + c, mask=there, other=0.0)
+    tl.store(running_mean + c, old + momentum * (mean.to(tl.float32) - old), mask=there)
+    old = tl.load(running_variance + c, mask=there, other=0.0)
+    unbiased = (variance * (count / tl.maximum(count - 1.0, 1.0))).to(tl.float32)
+    tl.store(running_variance + c, old + momentum * (unbiased - old), mask=there)
+
+
+@triton.jit
+def _finish_backward(sums, stats, out, count, C: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sums (2, C) of u and u (x - mean) -> out (4, C) float32: dgamma, dbeta, p, q."""
+    c = tl.arange(0, COLUMNS)
+    there = c < C
+    a = tl.load(stats + c, mask=there, other=0.0).to(tl.float64)
+    mean = tl.load(stats + 2 * C + c, mask=there, other=0.0).to(tl.float64)
+    deviation = tl.load(stats + 3 * C + c, mask=there, other=1.0).to(tl.float64)
+    dbeta = tl.load(sums + c, mask=there, other=0.0)
+    dgamma = tl.load(sums + C + c, mask=there, other=0.0) / deviation
+    # dx = a (u - mean(u) - xhat mean(u xhat)) is a u + p x + q
+    p = -a * dgamma / (deviation * count)
+    q = -a * dbeta / count - p * mean
+    tl.store(out + c, dgamma.to(tl.float32), mask=there)
+    tl.store(out + C + c, dbeta.to(tl.float32), mask=there)
+    tl.store(out + 2 * C + c, p.to(tl.float32), mask=there)
+    tl.store(out + 3 * C + c, q.to(tl.float32), mask=there)
 
 
 # What fused.py calls; x, g are (M, C) contiguous, the channels' values (C,) float32 ---------------
@@ -166,13 +222,43 @@ def masked_gradient(g: Tensor, x: Tensor, a: Tensor, b: Tensor, p: Tensor, q: Te
     return out
 
 
+def forward_constants(sums: Tensor, shift: Tensor, norm: Any, count: int) -> Tensor:
+    """a, b, mean and deviation (4, C) from :func:`moments`; moves the running statistics."""
+    C = len(shift)
+    out = torch.empty(4, C, dtype=torch.float32, device=shift.device)
+    _finish_forward[(1,)](
+        sums,
+        shift,
+        norm.weight,
+        norm.bias,
+        norm.running_mean,
+        norm.running_var,
+        out,
+        float(count),
+        float(norm.eps),
+        float(norm.momentum),
+        C,
+        triton.next_power_of_2(C),
+    )
+    return out
+
+
+def backward_constants(sums: Tensor, stats: Tensor, count: int) -> Tensor:
+    """dgamma, dbeta, p and q (4, C) from :func:`masked_moments`."""
+    C = stats.shape[1]
+    out = torch.empty_like(stats)
+    _finish_backward[(1,)](sums, stats, out, float(count), C, triton.next_power_of_2(C))
+    return out
+
+
 def overlap_add(
     spread: Tensor, n: int, height: int, width: int, kernel: int, top: int, left: int
 ) -> Tensor:
-    """Patches (n h w, k^2) summed where they overlap: (n, 1, h, w)."""
+    """Patches (n h w, k^2 or more) summed where they overlap: (n, 1, h, w)."""
     x = torch.empty(n, 1, height, width, dtype=spread.dtype, device=spread.device)
     grid = (triton.cdiv(x.numel(), 256),)
-    _overlap_add[grid](spread, x, x.numel(), height, width, kernel, top, left, 256)
+    stride = spread.shape[1]
+    _overlap_add[grid](spread, x, x.numel(), height, width, kernel, top, left, stride, 256)
     return x
 
 

@@ -6,13 +6,12 @@ each, after a scaling by a power of two that keeps both in range), so
 
     A B = A_0 B_0 + A_0 B_1 + A_1 B_0 + O(2^-22 |A| |B|),
 
-three products that accumulate in float32: within rounding of float32, four times as fast or more.
-It changes no global precision setting. Small products, float64 and the CPU use the plain product.
+three products that accumulate in float32, several times as fast as the float32 product and nearly
+as accurate (matrix units cut sums off where float32 rounds them). It changes no global setting.
+Small products, float64 and the CPU use the plain product.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -24,22 +23,24 @@ _LARGEST_EXPONENT = 13
 
 
 class SplitMatrix:
-    """A float32 matrix on a GPU as 2^-e (A_0 + A_1) in float16, to be multiplied more than once."""
+    """A float32 matrix on a GPU as (A_0 + A_1) / scale in float16, to be multiplied repeatedly.
+
+    The scale stays on the device: nothing here waits for the GPU.
+    """
 
     def __init__(self, A: Tensor):
         low, high = torch.aminmax(A)
-        largest = float(torch.maximum(high, -low))
-        # An infinite or absent entry makes the product NaN, as it would be without splitting.
-        finite = 0.0 < largest < math.inf
-        self.exponent = _LARGEST_EXPONENT - math.frexp(largest)[1] if finite else 0
-        scaled = _times_power_of_two(A, self.exponent)
+        exponent = _LARGEST_EXPONENT - torch.frexp(torch.maximum(high, -low)).exponent
+        # Powers of two within float32; matrices beyond them have lost their digits already.
+        self.scale = torch.ldexp(torch.ones_like(high), exponent.clamp(-60, 60))
+        scaled = A * self.scale
         first = scaled.to(torch.float16)
         self.parts = first, scaled.sub_(first).to(torch.float16)
 
     @property
     def mT(self) -> SplitMatrix:
         transposed = object.__new__(SplitMatrix)
-        transposed.exponent = self.exponent
+        transposed.scale = self.scale
         transposed.parts = self.parts[0].mT, self.parts[1].mT
         return transposed
 
@@ -48,14 +49,7 @@ class SplitMatrix:
         result = torch.mm(self.parts[0], other.parts[1], out_dtype=torch.float32)
         for a, b in ((self.parts[1], other.parts[0]), (self.parts[0], other.parts[0])):
             result.add_(torch.mm(a, b, out_dtype=torch.float32))
-        return _times_power_of_two(result, -self.exponent - other.exponent)
-
-
-def _times_power_of_two(A: Tensor, exponent: int) -> Tensor:
-    """A 2^exponent, exact, in two steps where the factor alone would leave float32's range."""
-    if abs(exponent) > 120:
-        A, exponent = A * 2.0 ** (exponent // 2), exponent - exponent // 2
-    return A * 2.0**exponent
+        return result.mul_(1.0 / (self.scale * other.scale))
 
 
 def splits(A: Tensor, columns: int) -> bool:
