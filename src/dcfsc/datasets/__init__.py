@@ -5,11 +5,13 @@ from dcfsc.datasets.dataset import Dataset, DatasetInfo
 from dcfsc.datasets.download import fetch
 from dcfsc.datasets.loading import load
 from dcfsc.datasets.registry import data_root, weights_path
+from dcfsc.datasets.streamed import Streamed
 from dcfsc.datasets.subspaces import synthetic
 
 __all__ = [
     "Dataset",
     "DatasetInfo",
+    "Streamed",
     "data_root",
     "describe",
     "fetch",

@@ -1,4 +1,4 @@
-"""Array files: .npy (memory-mapped), .npz and .mat; never unpickled."""
+"""Array files: .npy (memory-mapped), .npz and .mat; never unpickled. Large ones are streamed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfsc.datasets import streamed
 from dcfsc.datasets.dataset import Dataset, encode_labels
 from dcfsc.errors import InputError
 
@@ -40,7 +41,10 @@ def _check_magic(path: Path, magic: bytes, suffix: str) -> None:
 
 
 def load_npy(path: Path) -> Dataset:
-    return Dataset(path.stem, numeric(read_npy(path), str(path)))
+    mapped = read_npy(path)
+    if mapped.nbytes > streamed.STREAM_BYTES:
+        return Dataset(path.stem, numeric(streamed.stream_npy(path), str(path)))
+    return Dataset(path.stem, numeric(mapped, str(path)))
 
 
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
@@ -48,9 +52,15 @@ def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -
     _check_magic(path, b"PK\x03\x04", ".npz")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            shapes = _npz_shapes(path)
+            headers = _npz_headers(path)
+            shapes = {name: header.shape for name, header in headers.items()}
             feature_key, label_key = choose_keys(shapes, path, labels, key)
-            X = archive[feature_key]
+            header = headers[feature_key]
+            # the type first: nothing is made of objects, however large they claim to be
+            if header.nbytes > streamed.STREAM_BYTES and not header.dtype.hasobject:
+                X: Any = streamed.stream_npz_member(path, feature_key)
+            else:
+                X = archive[feature_key]
             values = None if label_key is None else archive[label_key]
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
@@ -60,22 +70,15 @@ def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -
     return Dataset(path.stem, numeric(X, f"{path}[{feature_key}]"), y, label_names=names)
 
 
-def _npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes from the members' headers alone, so that unused arrays are never decompressed."""
-    shapes = {}
+def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
+    """The members' headers alone, so that unused arrays are never decompressed."""
+    headers = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
-            if not member.endswith(".npy"):
-                continue
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shapes[member.removesuffix(".npy")] = read(file)[0]
-    return shapes
+            if member.endswith(".npy"):
+                with archive.open(member) as file:
+                    headers[member.removesuffix(".npy")] = streamed.NpyHeader(file)
+    return headers
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
@@ -156,7 +159,7 @@ def choose_keys(
     return key, label_key
 
 
-def numeric(X: np.ndarray, source: str) -> np.ndarray:
+def numeric(X: Any, source: str) -> Any:
     """X if its entries are real numbers (booleans become uint8), else the error that says so."""
     if X.dtype.kind == "b":
         return X.astype(np.uint8)

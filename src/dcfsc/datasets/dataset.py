@@ -21,6 +21,8 @@ class Dataset:
         The registered name, or the file's or folder's name.
     X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w)
         Images keep the type they are stored in (uint8): scaling is the estimator's business.
+        Samples of more than a GiB are a :class:`dcfsc.datasets.Streamed`, which reads them from
+        disk when it is sliced.
     y : int64 ndarray of shape (n,), or None
         Classes numbered from 0. They are used to score a clustering, never to find one.
     paths : list of str, or None
@@ -32,7 +34,7 @@ class Dataset:
     """
 
     name: str
-    X: np.ndarray
+    X: Any
     y: np.ndarray | None = None
     paths: list[str] | None = None
     label_names: list[str] | None = None

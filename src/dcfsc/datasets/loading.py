@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dcfsc.datasets import arrays, images, parquet, tables
+from dcfsc.datasets import arrays, folders, images, parquet, tables
 from dcfsc.datasets.catalogue import ENTRIES, load_digits, names
 from dcfsc.datasets.dataset import Dataset, encode_labels
 from dcfsc.datasets.subspaces import synthetic
@@ -34,6 +34,9 @@ def load(
     **options: Any,
 ) -> Dataset:
     """Load a dataset by its registered name or from a file or a folder of images.
+
+    Samples of more than 1 GiB in an .npy, .npz or .parquet file or a folder of images are not
+    read: X is then a :class:`Streamed`, whose slices are read from disk when they are used.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def _load_path(
     label_file = _label_file(path, labels)
     if path.is_dir():
         data = _call(
-            images.load_folder,
+            folders.load_folder,
             path,
             {"size": size, "gray": gray, "skip_broken": skip_broken, **options},
             path,

@@ -1,4 +1,4 @@
-"""Parquet tables: one row a sample."""
+"""Parquet tables: one row a sample. Large ones are streamed by their row groups."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfsc.datasets import streamed
 from dcfsc.datasets.dataset import Dataset, encode_labels
 from dcfsc.datasets.tables import label_column
 from dcfsc.errors import InputError
@@ -24,36 +25,118 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
             f"reading {path} needs the package pyarrow; install dcfsc[parquet]."
         ) from None
     try:
-        table = pq.read_table(path)
+        file = pq.ParquetFile(path)
+        # the row names that pandas stores beside the columns
+        names = file.schema_arrow.names
+        columns = [c for c in names if not re.fullmatch(r"__index_level_\d+__", c)]
+        label = label_column(columns, labels, path)
+        features = [c for i, c in enumerate(columns) if i != label]
+        n = file.metadata.num_rows
+        if not features or n == 0:
+            raise InputError(f"{path} holds {n} rows of {len(features)} feature columns.")
+        X: Any = ParquetRows(path, file, features)
+        y, classes, notes = None, None, ""
+        if label is not None:
+            y, classes = _labels(file.read([columns[label]]).column(0), columns[label], path)
+            notes = f"labels from column {columns[label]!r}"
+        if X.nbytes <= streamed.STREAM_BYTES:
+            X = _matrix(file.read(features), features, path)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}.") from None
-    # the row names that pandas stores beside the columns
-    columns = [c for c in table.column_names if not re.fullmatch(r"__index_level_\d+__", c)]
-    label = label_column(columns, labels, path)
-    features = [c for i, c in enumerate(columns) if i != label]
-    if not features or table.num_rows == 0:
-        raise InputError(f"{path} holds {table.num_rows} rows of {len(features)} feature columns.")
-    if len(features) == 1 and pa.types.is_nested(table.schema.field(features[0]).type):
-        X = _vectors(table.column(features[0]), features[0], path)
-    else:
-        X = np.empty((table.num_rows, len(features)), _common_type(table, features, path))
-        for j, name in enumerate(features):
-            X[:, j] = table.column(name).to_numpy()
-    if label is None:
-        return Dataset(path.stem, X)
-    values = table.column(columns[label])
+    return Dataset(path.stem, X, y, label_names=classes, notes=notes)
+
+
+class ParquetRows(streamed.Streamed):
+    """The feature columns of a table, read a row group at a time; the last one read is kept.
+
+    Whether cells are missing, which makes integers floats, is told by the file's statistics;
+    columns without them are taken to have such cells.
+    """
+
+    def __init__(self, path: Path, file: Any, features: Sequence[str]):
+        self._path, self._file, self._features = path, file, list(features)
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        first = next(file.iter_batches(batch_size=1, columns=self._features))
+        width, dtype = self._layout(first)
+        super().__init__(str(path), (file.metadata.num_rows, width), dtype)
+        self._held: tuple[int, np.ndarray] | None = None
+
+    def _layout(self, first: Any) -> tuple[int, np.dtype]:
+        """The width of a row and the narrowest type that holds every cell."""
+        import pyarrow as pa
+
+        row = pa.table(first)
+        if _is_vector(row, self._features):
+            vectors = _matrix(row, self._features, self._path)
+            return vectors.shape[1], vectors.dtype
+        missing = [name for name in self._features if self._may_miss(name)]
+        return len(self._features), _common_type(row, self._features, self._path, missing)
+
+    def _may_miss(self, name: str) -> bool:
+        metadata = self._file.metadata
+        if not self._file.schema_arrow.field(name).nullable:
+            return False
+        places = {metadata.schema.column(j).path: j for j in range(metadata.num_columns)}
+        for g in range(metadata.num_row_groups):
+            statistics = metadata.row_group(g).column(places[name]).statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count:
+                return True
+        return False
+
+    def _group(self, g: int) -> np.ndarray:
+        if self._held is None or self._held[0] != g:
+            self._held = None  # released before the next one is read
+            table = self._file.read_row_group(g, columns=self._features)
+            rows = _matrix(table, self._features, self._path).astype(self.dtype, copy=False)
+            if rows.shape[1] != self.shape[1]:
+                raise InputError(
+                    f"{self._path}, column {self._features[0]!r}: vectors differ in length."
+                )
+            self._held = g, rows
+        return self._held[1]
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._rows(np.arange(start, stop))
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        out = np.empty((len(indices), self.shape[1]), self.dtype)
+        groups = np.searchsorted(self._starts, indices, side="right") - 1
+        for g in np.unique(groups):
+            here = groups == g
+            out[here] = self._group(int(g))[indices[here] - self._starts[g]]
+        return out
+
+
+def _labels(values: Any, name: str, path: Path) -> tuple[np.ndarray, list[str] | None]:
     if values.null_count:
-        raise InputError(f"{path}: column {columns[label]!r} lacks {values.null_count} labels.")
+        raise InputError(f"{path}: column {name!r} lacks {values.null_count} labels.")
     listed = values.to_pylist()
     text = any(isinstance(v, str) for v in listed)
-    y, names = encode_labels(np.array([str(v) for v in listed] if text else listed), path)
-    return Dataset(
-        path.stem, X, y, label_names=names, notes=f"labels from column {columns[label]!r}"
-    )
+    return encode_labels(np.array([str(v) for v in listed] if text else listed), path)
 
 
-def _common_type(table: Any, features: Sequence[str], path: Path) -> np.dtype:
-    """The narrowest type that holds every feature column (float if a cell is missing)."""
+def _is_vector(table: Any, features: Sequence[str]) -> bool:
+    import pyarrow.types as pt
+
+    return len(features) == 1 and pt.is_nested(table.schema.field(features[0]).type)
+
+
+def _matrix(table: Any, features: Sequence[str], path: Path) -> np.ndarray:
+    """The feature columns (n, features), or the one column of vectors (n, length)."""
+    if _is_vector(table, features):
+        return _vectors(table.column(features[0]), features[0], path)
+    missing = [name for name in features if table.column(name).null_count]
+    X = np.empty((table.num_rows, len(features)), _common_type(table, features, path, missing))
+    for j, name in enumerate(features):
+        X[:, j] = table.column(name).to_numpy()
+    return X
+
+
+def _common_type(
+    table: Any, features: Sequence[str], path: Path, missing: Sequence[str]
+) -> np.dtype:
+    """The narrowest type that holds every feature column (float where cells are missing)."""
     import pyarrow.types as pt
 
     kinds = []
@@ -67,7 +150,7 @@ def _common_type(table: Any, features: Sequence[str], path: Path) -> np.dtype:
                 f"labels, pass labels={name!r} (--labels {name})."
             )
         stored = np.uint8 if pt.is_boolean(kind) else kind.to_pandas_dtype()
-        kinds.append(np.result_type(stored, np.float32) if column.null_count else stored)
+        kinds.append(np.result_type(stored, np.float32) if name in missing else stored)
     return np.result_type(*kinds)
 
 

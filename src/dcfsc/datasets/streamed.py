@@ -1,0 +1,283 @@
+"""Samples that stay on disk: arrays that are read a slice at a time.
+
+An array of more than ``STREAM_BYTES`` is not read by ``load``; its X then is a :class:`Streamed`,
+which has an array's shape and type and reads the rows that are asked for. What needs the whole of
+it, as ``np.asarray`` does, gets it where the free memory allows.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from dcfsc.errors import InputError
+
+STREAM_BYTES = 1 << 30  # samples of more are streamed
+BLOCK_BYTES = 1 << 26  # read together where a whole array is copied
+
+
+class Streamed(ABC):
+    """An array (n, ...) on disk.
+
+    ``X[a:b]``, ``X[i]`` and ``X[indices]`` read the rows asked for and give plain arrays of
+    memory of their own; further indices, as in ``X[a:b, 0]``, are applied to what was read.
+    Nothing else is kept, so going through X in chunks needs the memory of one chunk.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: Any):
+        self.name = name
+        self.shape = tuple(int(s) for s in shape)
+        self.dtype = np.dtype(dtype)
+
+    @abstractmethod
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        """Rows start .. stop - 1 as a new array."""
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        """Rows in any order; read one by one unless a subclass knows better."""
+        out = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        for place, i in enumerate(indices.tolist()):
+            out[place] = self._range(i, i + 1)[0]
+        return out
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=object))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple):
+            first, *rest = key or (slice(None),)
+            if isinstance(first, int | np.integer):
+                return self[first][tuple(rest)]
+            if any(k is None or k is Ellipsis for k in key) or not isinstance(first, slice):
+                raise InputError(
+                    f"{self.name} is read by rows: index the rows first, as in X[a:b]."
+                )
+            return self[first][(slice(None), *rest)]
+        if isinstance(key, int | np.integer) and not isinstance(key, bool):
+            i = range(len(self))[key]  # raises IndexError where an array would
+            return self._range(i, i + 1)[0]
+        if isinstance(key, slice):
+            wanted = range(len(self))[key]
+            if wanted.step == 1 or len(wanted) < 2:
+                start = wanted.start if wanted else 0
+                return self._range(start, start + len(wanted))
+            return self._rows(np.arange(len(self))[key])
+        indices = np.arange(len(self))[np.asarray(key)]
+        return self._rows(indices.reshape(-1)).reshape(*indices.shape, *self.shape[1:])
+
+    def chunks(self, rows: int) -> Iterator[np.ndarray]:
+        """All of X in order, ``rows`` at a time."""
+        for start in range(0, len(self), rows):
+            yield self[start : start + rows]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        rows = max(1, BLOCK_BYTES * len(self) // max(1, self.nbytes))
+        for chunk in self.chunks(rows):
+            yield from chunk
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"{self.name} is on disk: an array of it is always a copy.")
+        kind = self.dtype if dtype is None else np.dtype(dtype)
+        need, free = self.size * kind.itemsize, free_memory()
+        if need > free:
+            raise InputError(
+                f"{self.name} needs {need / 2**30:.1f} GiB in memory and {free / 2**30:.1f} GiB "
+                "are free; use a method that reads the samples in chunks, or fewer samples."
+            )
+        out = np.empty(self.shape, kind)
+        rows = max(1, BLOCK_BYTES * len(self) // max(1, self.nbytes))
+        for start in range(0, len(self), rows):
+            out[start : start + rows] = self[start : start + rows]
+        return out
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return f"{type(self).__name__}({self.name!r}, {shape} {self.dtype})"
+
+
+class FileArray(Streamed):
+    """An array that lies in a file as it would in memory: an .npy, or a stored .npz member.
+
+    Every read maps its part of the file and lets it go: pages of a map that stays open count as
+    the process's memory once they have been read. Booleans are read as uint8.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        file: Path | IO[bytes],
+        offset: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        fortran_order: bool = False,
+    ):
+        super().__init__(name, shape, np.uint8 if dtype.kind == "b" else dtype)
+        self._file = file
+        self._offset = offset
+        self._stored = dtype
+        self._order = "F" if fortran_order else "C"
+
+    def _map(self) -> np.ndarray:
+        return np.memmap(  # type: ignore[call-overload]
+            self._file,
+            self._stored,
+            "r",
+            self._offset,
+            self.shape,
+            self._order,
+        )
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return np.array(self._map()[start:stop], self.dtype, order="C", subok=False)
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        return np.asarray(self._map()[indices], self.dtype, order="C").view(np.ndarray)
+
+
+class Derived(Streamed):
+    """Another streamed array with a function applied to the rows that are read."""
+
+    def __init__(
+        self,
+        source: Streamed,
+        function: Callable[[np.ndarray], np.ndarray],
+        sample_shape: tuple[int, ...],
+        dtype: Any,
+    ):
+        super().__init__(source.name, (len(source), *sample_shape), dtype)
+        self._source = source
+        self._function = function
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._function(self._source[start:stop])
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._function(self._source[indices])
+
+
+class NpyHeader:
+    """Shape, order and type at the start of an open .npy stream, which is left at the data."""
+
+    def __init__(self, file: IO[bytes]):
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
+        self.shape, self.fortran_order, self.dtype = read(file)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+
+    def array(self, name: str, file: Path | IO[bytes], offset: int) -> FileArray:
+        return FileArray(name, file, offset, self.shape, self.dtype, self.fortran_order)
+
+
+def stream_npy(path: Path) -> FileArray:
+    """The array of an .npy file, unread."""
+    with path.open("rb") as file:
+        header = NpyHeader(file)
+        offset = file.tell()
+    if path.stat().st_size < offset + header.nbytes:
+        raise InputError(f"cannot read {path}: it is cut off; its header says {header.shape}.")
+    return header.array(str(path), path, offset)
+
+
+def stream_npz_member(path: Path, key: str) -> FileArray:
+    """An array of an .npz archive, unread: in its place where it is stored as it is, else from a
+    temporary copy that is decompressed once and vanishes with the array."""
+    name = f"{path}[{key}]"
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(f"{key}.npy")
+        if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+            with path.open("rb") as file:
+                file.seek(info.header_offset + 26)
+                # the local header may differ from the directory's in its extra field
+                lengths = np.frombuffer(file.read(4), "<u2")
+                file.seek(info.header_offset + 30 + int(lengths.sum()))
+                header = NpyHeader(file)
+                return header.array(name, path, file.tell())
+        with archive.open(info) as member:
+            header = NpyHeader(member)
+            return header.array(name, _decompressed(member, header.nbytes, name), 0)
+
+
+def _decompressed(member: Any, size: int, name: str) -> IO[bytes]:
+    """The rest of a member in an open file without a name, so that none is ever left."""
+    folder = scratch_folder()
+    copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+    try:
+        left = size
+        while left and (block := member.read(min(BLOCK_BYTES, left))):
+            copy.write(block)
+            left -= len(block)
+        copy.flush()
+    except OSError as error:
+        copy.close()
+        raise InputError(
+            f"{name} is compressed and needs {size / 2**30:.1f} GiB of disk in {folder}: "
+            f"{error.strerror or error}; save it with numpy.savez or as .npy."
+        ) from None
+    except BaseException:
+        copy.close()
+        raise
+    if left:
+        copy.close()
+        raise InputError(f"cannot read {name}: it ends {left} bytes early.")
+    return copy
+
+
+def scratch_folder() -> Path:
+    """Where temporary copies go: the user's cache folder, which unlike /tmp is never memory."""
+    try:
+        from platformdirs import user_cache_dir
+
+        folder = Path(user_cache_dir("dcfsc"))
+    except ImportError:
+        folder = Path.home() / ".cache" / "dcfsc"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return Path(tempfile.gettempdir())
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping, as the operating system tells it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62  # a system that tells nothing is not refused
