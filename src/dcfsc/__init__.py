@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AutoencoderFeatures,
         ClosedFormSubspaceClustering,
         KernelSSC,
+        ScatteringFeatures,
     )
 
 _ESTIMATORS = (
@@ -35,6 +36,7 @@ _ESTIMATORS = (
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
     "KernelSSC",
+    "ScatteringFeatures",
 )
 _ROOMS = (
     "affinity",
@@ -60,6 +62,7 @@ __all__ = [
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
     "KernelSSC",
+    "ScatteringFeatures",
     "__version__",
 ]
 

@@ -5,6 +5,7 @@ from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .dsc import DSC
 from .low_rank import EDSC, LRR, LRSC
+from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, KernelSSC
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
     "KernelSSC",
+    "ScatteringFeatures",
 ]

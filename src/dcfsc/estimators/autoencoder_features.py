@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from dcfsc.training import Callback, calibrate_batch_norm, encode
+from dcfsc.training import EVALUATION_CHUNK, Callback, calibrate_batch_norm, encode
 
 from .deep import NetworkEstimator
 from .persistence import Persistent
@@ -38,7 +38,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         weights: Any = None,
         pretrain_epochs: int | None = None,
         learning_rate: float = 1e-3,
-        batch_size: int = 256,
+        pretrain_batch_size: int = 256,
         device: Any = "auto",
         random_state: Any = None,
         verbose: bool | str = "auto",
@@ -48,7 +48,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         self.weights = weights
         self.pretrain_epochs = pretrain_epochs
         self.learning_rate = learning_rate
-        self.batch_size = batch_size
+        self.pretrain_batch_size = pretrain_batch_size
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -60,7 +60,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         generator = local_generator(check_random_state(self.random_state))
         with self._pretrained(X, generator, 0) as inputs:
             pass
-        calibrate_batch_norm(self.network_, inputs)
+        calibrate_batch_norm(self.network_, inputs, EVALUATION_CHUNK)
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import spectral
+from dcfsc.self_expression.approximate import ApproximateNeighbours
+
+# A sparse graph of fewer points is solved on the CPU before a GPU's kernels are all launched.
+SMALL_GRAPH = 20_000
 
 
 class SubspaceClusterer(ClusterMixin, BaseEstimator):
@@ -30,12 +35,15 @@ class SubspaceClusterer(ClusterMixin, BaseEstimator):
         """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
         self.coefficients_ = coefficients
         make = affinities.get(self.affinity, n_clusters)
+        if getattr(make, "search", "exact") == "approximate":
+            self.coefficients_ = coefficients = ApproximateNeighbours(coefficients)
         matrix = make(coefficients, n_clusters)
         result = spectral.cluster(
             matrix,
             n_clusters,
             assign=self.assign,
             random_state=random_state,
+            device=_spectral_device(coefficients, matrix),
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding
@@ -45,3 +53,11 @@ class SubspaceClusterer(ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _spectral_device(coefficients: Any, matrix: Any) -> torch.device | None:
+    """Where the eigenproblem is solved: a large sparse graph on the coefficients' GPU."""
+    device = getattr(coefficients, "device", None)
+    if isinstance(matrix, Tensor) or device is None or device.type != "cuda":
+        return None
+    return device if matrix.shape[0] > SMALL_GRAPH else None

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from dcfsc.self_expression import ClosedForm, solve
 from dcfsc.training import (
+    EVALUATION_CHUNK,
     Absolute,
     Callback,
+    Checkpoint,
     LamRule,
     LossTerm,
     ShareOfEnergy,
@@ -23,12 +25,13 @@ from dcfsc.training import (
 )
 
 from .base import SubspaceClusterer
-from .deep import NetworkEstimator
+from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
 from .regularisation import lam_for, target_dof
 from .validation import (
     check_array,
+    check_at_least,
     check_lam,
     check_n_clusters,
     local_generator,
@@ -70,8 +73,11 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         Full-batch steps of Algorithm 2.
     learning_rate : float
         Of Adam, in both phases.
-    batch_size : int
-        Of the pre-training.
+    pretrain_batch_size : int
+        Samples of a mini-batch in pre-training.
+    batch_size : int or None
+        Samples whose activations are held at a time in training; None is all of them. The steps
+        are the same full-batch steps, batch norm included: it buys memory with time.
     terms : sequence of loss terms
         Added to equation 1; see :mod:`dcfsc.training`.
     tol, patience : float or None, int
@@ -80,6 +86,9 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         Of the network's convolutions on a GPU; the layer's solve is accurate either way.
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
+    checkpoint : path or None
+        A file that training saves itself to every half minute, and goes on from if it is there:
+        to the same result, if ``random_state`` is an integer. It is left to the caller to delete.
     verbose : "auto" or bool
         A progress bar; "auto" shows one on a terminal only.
     callbacks : sequence of callables
@@ -106,7 +115,8 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         pretrain_epochs: int | None = None,
         steps: int = 100,
         learning_rate: float = 1e-3,
-        batch_size: int = 256,
+        pretrain_batch_size: int = 256,
+        batch_size: int | None = None,
         terms: Sequence[LossTerm] = (),
         tol: float | None = None,
         patience: int = 20,
@@ -116,6 +126,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         n_neighbors: int = 10,
         device: Any = "auto",
         random_state: Any = None,
+        checkpoint: Any = None,
         verbose: bool | str = "auto",
         callbacks: Sequence[Callback] = (),
     ):
@@ -127,6 +138,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.pretrain_epochs = pretrain_epochs
         self.steps = steps
         self.learning_rate = learning_rate
+        self.pretrain_batch_size = pretrain_batch_size
         self.batch_size = batch_size
         self.terms = terms
         self.tol = tol
@@ -137,6 +149,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.n_neighbors = n_neighbors
         self.device = device
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.callbacks = callbacks
 
@@ -145,23 +158,31 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         X = check_array(self, X, reset=True, least_samples=2)
         n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
         fixed = check_lam(self.lam)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 1)
         random_state = check_random_state(self.random_state)
-        with self._pretrained(X, local_generator(random_state), self.steps) as inputs:
+        checkpoint = None
+        if self.checkpoint is not None:
+            checkpoint = Checkpoint(self.checkpoint, identity(self, X))
+        generator = local_generator(random_state)
+        with self._pretrained(X, generator, self.steps, checkpoint) as inputs:
             if self.steps:
                 train(
                     self.network_,
                     inputs,
                     steps=int(self.steps),
-                    lam=self._lam_rule(inputs, n_clusters, fixed),
+                    lam=self._lam_rule(inputs, n_clusters, fixed, checkpoint),
                     learning_rate=self.learning_rate,
                     history=self.history_,
                     terms=self.terms,
                     tol=self.tol,
                     patience=self.patience,
                     precision=self.precision,
+                    batch_size=self.batch_size,
+                    checkpoint=checkpoint,
                 )
-        calibrate_batch_norm(self.network_, inputs)
-        Z = encode(self.network_, inputs)
+        calibrate_batch_norm(self.network_, inputs, self.batch_size)
+        Z = encode(self.network_, inputs, self.batch_size or EVALUATION_CHUNK)
         if fixed is None:
             fixed = lam_for(Z, n_clusters, self.subspace_dim)
         self.lam_ = fixed
@@ -169,11 +190,18 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self._cluster(self._operator, n_clusters, random_state)
         return self
 
-    def _lam_rule(self, inputs: Tensor, n_clusters: int, fixed: float | None) -> LamRule:
+    def _lam_rule(
+        self, inputs: Any, n_clusters: int, fixed: float | None, checkpoint: Checkpoint | None
+    ) -> LamRule:
         if fixed is not None:
             return Absolute(fixed)
-        Z = encode(self.network_, inputs, training=True)
-        return ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
+        if checkpoint is not None and checkpoint.finished("pretrain"):
+            return ShareOfEnergy(float(checkpoint.notes["share_of_energy"]))
+        Z = encode(self.network_, inputs, self.batch_size, training=True)
+        rule = ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
+        if checkpoint is not None:
+            checkpoint.notes["share_of_energy"] = rule.share
+        return rule
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels of unseen samples, by the mass of their latents' codes over the training set."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import networks
-from dcfsc.training import Callback, History, encode, pretrain
+from dcfsc.training import Callback, Checkpoint, History, encode, pretrain
 
-from .network_choice import initial_network, network_input
+from .network_choice import NetworkInputs, as_inputs, initial_network
 from .progress import progress_bar
 from .validation import check_array, check_at_least, resolve_device
 
 PRETRAIN_EPOCHS = 60
+WITNESSES = 256  # samples that a checkpoint remembers the data by
 
 
 class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -32,7 +35,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     weights: Any
     pretrain_epochs: int | None
     learning_rate: float
-    batch_size: int
+    pretrain_batch_size: int
     device: Any
     verbose: bool | str
     callbacks: Sequence[Callback]
@@ -43,16 +46,20 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @contextmanager
     def _pretrained(
-        self, X: np.ndarray, generator: torch.Generator, steps: int
-    ) -> Iterator[Tensor]:
+        self,
+        X: Any,
+        generator: torch.Generator,
+        steps: int,
+        checkpoint: Checkpoint | None = None,
+    ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
-        check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
         check_at_least("learning_rate", self.learning_rate, 0.0)
         check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
         self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
-        inputs = network_input(X, device, self.input_scale_)
+        inputs = as_inputs(X, device, self.input_scale_)
         epochs = self.pretrain_epochs
         if epochs is None:
             epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
@@ -64,10 +71,11 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                     self.network_,
                     inputs,
                     epochs=int(epochs),
-                    batch_size=int(self.batch_size),
+                    batch_size=int(self.pretrain_batch_size),
                     learning_rate=self.learning_rate,
                     generator=generator,
                     history=self.history_,
+                    checkpoint=checkpoint,
                 )
             yield inputs
         self.history_ = History(self.history_)  # the callbacks stay behind
@@ -80,7 +88,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         X = check_array(self, X, reset=False)
         return encode(
-            self.network_, network_input(X, resolve_device(self.device), self.input_scale_)
+            self.network_, NetworkInputs(X, resolve_device(self.device), self.input_scale_)
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -115,3 +123,20 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self.history_ = History(values["history"])
 
     _n_features_out: int
+
+
+def identity(estimator: Any, X: Any) -> str:
+    """A fingerprint of what a training run is: its parameters and its samples.
+
+    What changes nothing in the result is left out. The samples are told by their shape and by up
+    to ``WITNESSES`` of them.
+    """
+    passing = {"device", "verbose", "callbacks", "checkpoint"}
+    given = estimator.get_params(deep=False).items()
+    told = {k: repr(v) for k, v in sorted(given) if k not in passing}
+    rows = np.linspace(0, len(X) - 1, min(len(X), WITNESSES)).astype(np.int64)
+    digest = hashlib.sha256(json.dumps(told).encode())
+    digest.update(f"{tuple(X.shape)} {X.dtype}".encode())
+    for i in np.unique(rows):
+        digest.update(np.ascontiguousarray(X[int(i)]).tobytes())
+    return digest.hexdigest()

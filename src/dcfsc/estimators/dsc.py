@@ -40,8 +40,8 @@ class DSC(NetworkEstimator, SubspaceClusterer):
         COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
-    network, weights, pretrain_epochs, steps, learning_rate, batch_size, tol, patience, verbose, \
-callbacks
+    network, weights, pretrain_epochs, pretrain_batch_size, steps, learning_rate, tol, patience, \
+verbose, callbacks
         As in :class:`DCFSC`.
     affinity, assign, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
@@ -67,7 +67,7 @@ callbacks
         pretrain_epochs: int | None = None,
         steps: int = 300,
         learning_rate: float = 1e-3,
-        batch_size: int = 256,
+        pretrain_batch_size: int = 256,
         tol: float | None = None,
         patience: int = 20,
         affinity: Any = "symmetric",
@@ -88,7 +88,7 @@ callbacks
         self.pretrain_epochs = pretrain_epochs
         self.steps = steps
         self.learning_rate = learning_rate
-        self.batch_size = batch_size
+        self.pretrain_batch_size = pretrain_batch_size
         self.tol = tol
         self.patience = patience
         self.affinity = affinity
@@ -119,7 +119,7 @@ callbacks
             )
             C = train_dsc(
                 self.network_,
-                inputs,
+                inputs[:],
                 C,
                 loss,
                 steps=int(self.steps),

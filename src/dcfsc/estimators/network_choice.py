@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import datasets, networks
+from dcfsc import datasets, distributed, networks
 from dcfsc.errors import InputError
+
+LARGE_BYTES = 1 << 31  # of float32 input; more stays on the host
+BLOCK_ROWS_BYTES = 1 << 26
 
 
 @dataclass
@@ -22,7 +25,7 @@ class InitialNetwork:
 
 
 def initial_network(
-    network: Any, weights: Any, X: np.ndarray, generator: torch.Generator
+    network: Any, weights: Any, X: Any, generator: torch.Generator
 ) -> InitialNetwork:
     """Build what ``network`` names for the samples X and start it from ``weights``.
 
@@ -37,7 +40,7 @@ def initial_network(
         return InitialNetwork(module, 1.0, True)
     if module.spec.input_scale != 1.0:
         return InitialNetwork(module, 1.0, False)
-    largest = float(np.abs(X).max(initial=0.0))
+    largest = -distributed.smallest_number(-largest_magnitude(X))  # of all processes' samples
     return InitialNetwork(module, 1.0 / largest if largest > 0 else 1.0, False)
 
 
@@ -76,6 +79,37 @@ def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) ->
 def tensor_shape(sample_shape: tuple[int, ...]) -> tuple[int, ...]:
     """(features,), (h, w) or (c, h, w) as the network sees it: grey images get one channel."""
     return (1, *sample_shape) if len(sample_shape) == 2 else tuple(sample_shape)
+
+
+class NetworkInputs:
+    """Samples that stay where they are and are brought to the device a chunk at a time."""
+
+    dtype = torch.float32
+
+    def __init__(self, X: Any, device: torch.device, scale: float):
+        self._X, self.device, self._scale = X, device, scale
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def __getitem__(self, rows: Any) -> Tensor:
+        index = rows.cpu().numpy() if isinstance(rows, Tensor) else rows
+        return network_input(np.asarray(self._X[index]), self.device, self._scale)
+
+
+def as_inputs(X: Any, device: torch.device, scale: float) -> Tensor | NetworkInputs:
+    """The network's input on the device at once, or by chunks if it is on disk or very large."""
+    if isinstance(X, datasets.Streamed) or 4 * X.size > LARGE_BYTES:
+        return NetworkInputs(X, device, scale)
+    return network_input(X, device, scale)
+
+
+def largest_magnitude(X: Any) -> float:
+    """max |X|, a block of rows at a time."""
+    rows = max(1, BLOCK_ROWS_BYTES // max(1, X.size // len(X) * 8))
+    blocks = (X[i : i + rows] for i in range(0, len(X), rows))
+    # The ends rather than |X|: no copy, and no overflow of a signed type's lowest value.
+    return max(max(float(b.max(initial=0)), -float(b.min(initial=0))) for b in blocks)
 
 
 def network_input(X: np.ndarray, device: torch.device, scale: float) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from dcfsc.datasets import Streamed
+from dcfsc.datasets.streamed import BLOCK_BYTES
 from dcfsc.errors import InputError
 
 
@@ -28,20 +30,26 @@ def resolve_device(device: Any) -> torch.device:
     return resolved
 
 
-def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> np.ndarray:
-    """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w)."""
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
-    integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        allow_nd=True,
-        dtype=np.uint8 if integer_images else (np.float64, np.float32),
-        order="C",
-        ensure_min_samples=least_samples,
-    )
+def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
+    """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w).
+
+    Samples on disk (:class:`dcfsc.datasets.Streamed`) stay there.
+    """
+    if isinstance(X, Streamed):
+        _check_streamed(estimator, X, reset, least_samples)
+    else:
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            allow_nd=True,
+            dtype=np.uint8 if integer_images else (np.float64, np.float32),
+            order="C",
+            ensure_min_samples=least_samples,
+        )
     if X.ndim > 4:
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."
@@ -55,6 +63,20 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def _check_streamed(estimator: Any, X: Streamed, reset: bool, least_samples: int) -> None:
+    """What scikit-learn checks of an array, a block of rows at a time."""
+    if X.ndim < 2 or X.dtype.kind not in "buif":
+        raise InputError(f"X must hold numbers with samples in rows; got {X!r}.")
+    if len(X) < least_samples:
+        raise InputError(f"X has {len(X)} samples; at least {least_samples} are needed.")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    if X.dtype.kind == "f":
+        rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+        if not all(np.isfinite(block).all() for block in X.chunks(rows)):
+            raise InputError("Input X contains NaN or infinity; leave those samples out.")
 
 
 def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
@@ -87,8 +109,16 @@ def check_at_least(name: str, value: Any, least: float) -> None:
         raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
 
 
-def as_float(X: np.ndarray, device: torch.device) -> Tensor:
+def as_float(X: Any, device: torch.device) -> Tensor:
     """Features as a floating tensor on the device; integers become float32."""
+    if isinstance(X, Streamed):
+        kind = torch.float64 if X.dtype == np.float64 else torch.float32
+        features = torch.empty(X.shape, dtype=kind, device=device)
+        rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+        for start in range(0, len(X), rows):
+            block = np.ascontiguousarray(X[start : start + rows])
+            features[start : start + rows] = torch.from_numpy(block).to(device)
+        return features
     if X.dtype == np.uint8:
         return torch.from_numpy(X).to(device).to(torch.float32)
     return torch.from_numpy(np.ascontiguousarray(X)).to(device)

@@ -1,7 +1,7 @@
 """Training: the only room that joins a network to the self-expressive layer."""
 
 from .checkpoint import Checkpoint
-from .chunked import ChunkedStep, Inputs, calibrate_batch_norm, encode
+from .chunked import EVALUATION_CHUNK, ChunkedStep, Inputs, calibrate_batch_norm, encode
 from .dsc import DSCLoss, train_dsc
 from .history import Callback, History, Plateau
 from .lam import Absolute, LamRule, ShareOfEnergy
@@ -9,6 +9,7 @@ from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 
 __all__ = [
+    "EVALUATION_CHUNK",
     "Absolute",
     "Callback",
     "Checkpoint",

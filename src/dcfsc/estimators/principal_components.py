@@ -1,0 +1,74 @@
+"""Principal components of rows that are seen once, a chunk at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+BLOCK = 512  # columns of the covariance updated together
+
+
+class RunningCovariance:
+    """Mean m and scatter sum_i (s_i - m)(s_i - m)' of rows s_i (d,), accumulated in float64.
+
+    Rows are shifted by the first chunk's mean: what is subtracted at the end is then small. Only
+    the upper triangle is kept up to date. Memory d^2 float64, besides one chunk.
+    """
+
+    def __init__(self, d: int, device: torch.device):
+        self.n = 0
+        self._products = torch.zeros((d, d), dtype=torch.float64, device=device)
+        self._sum = torch.zeros(d, dtype=torch.float64, device=device)
+        self._shift: Tensor | None = None
+
+    def add(self, S: Tensor) -> None:
+        """Take the rows of S (b, d) in."""
+        rows = S.double()
+        if self._shift is None:
+            self._shift = rows.mean(0)
+        rows = rows - self._shift
+        self.n += len(rows)
+        self._sum += rows.sum(0)
+        # a block row from its diagonal on: half the products of the whole matrix
+        for start in range(0, rows.shape[1], BLOCK):
+            stop = start + BLOCK
+            self._products[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
+
+    def principal(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean (d,), the k leading components (k, d) and their variances (k,), in float64."""
+        assert self._shift is not None
+        offset = self._sum / self.n
+        scatter = self._products.addr_(self._sum, offset, alpha=-1)
+        mean = (self._shift + offset).cpu().numpy()
+        d = len(mean)
+        if scatter.is_cuda:
+            largest, V = torch.linalg.eigh(scatter, UPLO="U")
+            values, vectors = largest[d - k :].cpu().numpy(), V[:, d - k :].cpu().numpy()
+        else:
+            values, vectors = scipy.linalg.eigh(
+                scatter.numpy(),
+                lower=False,
+                subset_by_index=(d - k, d - 1),
+                overwrite_a=True,
+                check_finite=False,
+            )
+        variances = np.maximum(values[::-1], 0.0) / (self.n - 1)
+        return mean, _oriented(np.ascontiguousarray(vectors.T[::-1])), variances
+
+
+def principal_components(S: Tensor, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same for rows S (n, d) in memory with n <= d, by a singular value decomposition."""
+    rows = S.double()
+    mean = rows.mean(0)
+    _, s, V = torch.linalg.svd(rows - mean, full_matrices=False)
+    variances = s[:k].square() / (len(rows) - 1)
+    return mean.cpu().numpy(), _oriented(V[:k].cpu().numpy()), variances.cpu().numpy()
+
+
+def _oriented(components: np.ndarray) -> np.ndarray:
+    """Components are known up to sign: the largest entry of each is made positive."""
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    return components * signs[:, None]

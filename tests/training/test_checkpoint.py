@@ -1,0 +1,109 @@
+"""Stopped and gone on with: the same result, bit for bit, and never the wrong run's."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from dcfsc import DCFSC
+from dcfsc.errors import InputError
+from dcfsc.networks import ConvSpec
+from dcfsc.training import Checkpoint
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(phase, step, error=Stop):
+    def callback(row):
+        if (row["phase"], row["step"]) == (phase, step):
+            raise error
+
+    return callback
+
+
+def samples():
+    return np.random.default_rng(0).normal(size=(40, 8, 8)).astype(np.float32)
+
+
+def estimator(path=None, callbacks=(), **options):
+    spec = ConvSpec((1, 8, 8), (3, 2), (3, 3), (2, 2), batch_norm=True)
+    given = {"network": spec, "pretrain_epochs": 4, "steps": 6, "pretrain_batch_size": 16}
+    given |= {"random_state": 3, "verbose": False, "device": "cpu", **options}
+    return DCFSC(3, checkpoint=path, callbacks=callbacks, **given)
+
+
+@pytest.fixture
+def every_step(monkeypatch):
+    monkeypatch.setattr("dcfsc.training.checkpoint.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
+
+
+@pytest.mark.parametrize("batch_size", [None, 13])
+@pytest.mark.parametrize("where", [("pretrain", 1), ("pretrain", 4), ("train", 1), ("train", 5)])
+def test_going_on_gives_the_undisturbed_result(tmp_path, every_step, where, batch_size):
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+    whole = estimator(batch_size=batch_size).fit(X)
+    with pytest.raises(Stop):
+        estimator(file, [stop_at(*where)], batch_size=batch_size).fit(X)
+    assert file.exists() or where == ("pretrain", 1)
+    resumed = estimator(file, batch_size=batch_size).fit(X)
+    np.testing.assert_array_equal(resumed.latents_, whole.latents_)
+    np.testing.assert_array_equal(resumed.labels_, whole.labels_)
+    assert resumed.lam_ == whole.lam_
+    assert [r["loss"] for r in resumed.history_] == [r["loss"] for r in whole.history_]
+
+
+def test_another_run_is_refused(tmp_path, every_step):
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+    with pytest.raises(Stop):
+        estimator(file, [stop_at("train", 2)]).fit(X)
+    with pytest.raises(InputError, match="other data or parameters"):
+        estimator(file, steps=7).fit(X)
+    with pytest.raises(InputError, match="other data or parameters"):
+        estimator(file).fit(X + 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x10\0\0\0\0\0\0\0{}"])
+def test_a_damaged_file_is_said_in_one_line(tmp_path, content):
+    file = tmp_path / "checkpoint.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="damaged") as error:
+        estimator(file).fit(samples())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_for_the_step_and_saves(tmp_path, number):
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+
+    def press(row):
+        if row["phase"] == "train" and row["step"] == 3:
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        estimator(file, [press]).fit(X)
+    assert signal.getsignal(number) == before
+    resumed = estimator(file).fit(X)
+    np.testing.assert_array_equal(resumed.labels_, estimator().fit(X).labels_)
+
+
+def test_the_optimiser_continues_with_its_own_averages(tmp_path, every_step):
+    """Without Adam's moments the next step would be another one."""
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+    with pytest.raises(Stop):
+        estimator(file, [stop_at("train", 4)]).fit(X)
+    saved = Checkpoint(file, identity_of(X, file))
+    names = saved._tensors
+    assert any(name.startswith("optimizer.0.exp_avg") for name in names)
+    assert all(torch.isfinite(v.double()).all() for v in names.values())
+
+
+def identity_of(X, file):
+    from dcfsc.estimators.deep import identity
+
+    return identity(estimator(file), X)
