@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format docs clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
 	@echo "make test    the test suite        make lint    ruff, mypy, import directions"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
+	@echo "make docs    the documentation as a site, in docs/_build/html"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,5 +39,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# warnings are errors: a broken link, a page that nothing leads to, a docstring that does not parse
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/measured.py
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache docs/_build

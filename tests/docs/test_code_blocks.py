@@ -1,0 +1,182 @@
+"""Every code block of README.md and docs/ runs, in order, page by page; every link leads somewhere.
+
+Python blocks of a page share a namespace and a temporary folder with small inputs in it. In console
+blocks the ``dcfsc`` commands run in this process; other commands are only checked to exist. A block
+under ``<!-- not run: reason -->`` is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+from typer.testing import CliRunner
+
+import dcfsc
+import dcfsc.datasets
+import dcfsc.estimators.deep
+from dcfsc.cli import app
+from dcfsc.estimators.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in p.parts),
+]
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+NOT_RUN = re.compile(r"<!--\s*not run:?\s*(.*?)\s*-->")
+LANGUAGES = {"python", "console", "text", "{toctree}", "{eval-rst}"}
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str, int, str | None]]:
+    """Language, content, line, and what the comment above says about not running it."""
+    comment = None
+    for token in MARKDOWN.parse(page.read_text(encoding="utf-8")):
+        if token.type == "html_block":
+            match = NOT_RUN.search(token.content)
+            comment = match[1] if match else None
+            continue
+        if token.type == "fence":
+            assert token.map is not None
+            yield token.info.strip(), token.content, token.map[0] + 1, comment
+        comment = None
+
+
+def commands(content: str) -> list[list[str]]:
+    """The words of each command; continued lines are joined, prompts and comments dropped."""
+    found = []
+    for line in content.replace("\\\n", " ").splitlines():
+        for command in re.split(r"\s&&\s", line):
+            words = shlex.split(command.removeprefix("$ "), comments=True)
+            if words:
+                found.append(words)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the blocks run: three kinds of small pictures, a matrix of features, small digits."""
+    rng = np.random.default_rng(0)
+    for name, count in {"my_images": 8, "new_images": 2}.items():
+        for kind, shape in {"across": (16, 1), "down": (1, 16), "plain": (1, 1)}.items():
+            (tmp_path / name / kind).mkdir(parents=True)
+            for i in range(count):
+                pixels = np.broadcast_to(rng.integers(0, 200, shape), (16, 16))
+                noisy = pixels + rng.integers(0, 40, (16, 16))
+                Image.fromarray(noisy.astype(np.uint8)).save(tmp_path / name / kind / f"{i}.png")
+    data = dcfsc.datasets.synthetic(90, 3, 3, 20, random_state=0)
+    np.save(tmp_path / "features.npy", data.X)
+    load = dcfsc.datasets.load
+
+    def few(spec: Any, **options: Any) -> Any:
+        full = load(spec, **options)
+        if len(full) <= 200:
+            return full
+        y = None if full.y is None else full.y[:200]
+        return replace(full, X=full.X[:200], y=y)
+
+    monkeypatch.setattr(dcfsc.datasets, "load", few)
+    monkeypatch.setattr(dcfsc.estimators.deep, "PRETRAIN_EPOCHS", 2)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@by_page
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_code_blocks_run(page: Path, folder: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for language, content, line, not_run in blocks(page):
+        place = f"{page.relative_to(ROOT)}:{line}"
+        assert language in LANGUAGES, f"{place}: a block in {language or 'no language'}"
+        if not_run is not None:
+            assert len(not_run) > 5, f"{place}: says 'not run' without a reason"
+        elif language == "python":
+            # The first line is the page's own, so that a traceback points into it.
+            exec(compile("\n" * line + content, str(page), "exec"), namespace)
+        elif language == "console":
+            for words in commands(content):
+                run_command(words, place)
+
+
+def run_command(words: list[str], place: str) -> None:
+    program, *arguments = words
+    if program in ("dcfsc", ".venv/bin/dcfsc"):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, f"{place}: {shlex.join(words)}: {result.output}"
+    elif program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(arguments) <= set(targets), f"{place}: no such target: {shlex.join(words)}"
+    elif program == "pip":
+        given = [a for a in arguments if a.endswith(".txt")]
+        assert all((ROOT / file).is_file() for file in given), f"{place}: {shlex.join(words)}"
+    else:
+        assert program in ("git", "cd"), f"{place}: {program} cannot be run here; say 'not run'"
+
+
+def test_three_commands_of_the_readme_end_in_a_report(folder: Path) -> None:
+    first = next(content for language, content, *_ in blocks(PAGES[0]) if language == "console")
+    lines = first.strip().splitlines()
+    assert len(lines) == 3
+    for words in commands(first):
+        run_command(words, "README.md")
+    assert (folder / "runs" / "my_images-dcfsc" / "report.html").is_file()
+
+
+def test_readme_names_every_estimator_and_method() -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    names = [name for name in dcfsc.__all__ if name != "__version__"]
+    assert [name for name in [*names, *METHODS] if f"`{name}`" not in text] == []
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it."""
+    kept = re.sub(r"[^\w\- ]", "", re.sub(r"<!--.*?-->", "", heading).strip().lower())
+    return kept.replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    tokens = MARKDOWN.parse(page.read_text(encoding="utf-8"))
+    headings = [b.content for a, b in pairwise(tokens) if a.type == "heading_open"]
+    return {slug(heading.replace("`", "")) for heading in headings}
+
+
+def targets(page: Path) -> list[str]:
+    """What the page's links and pictures point at inside the repository."""
+    tokens = MARKDOWN.parse(page.read_text(encoding="utf-8"))
+    children = [child for token in tokens for child in token.children or []]
+    found = [str(child.attrGet("href") or child.attrGet("src") or "") for child in children]
+    return [target for target in found if target and not re.match(r"[a-z]+:", target)]
+
+
+@by_page
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in targets(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if (
+            not file.exists()
+            or ROOT not in file.parents
+            or (anchor and anchor not in anchors(file))
+        ):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_figure_has_a_script_and_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    figures = sorted((ROOT / "docs" / "images").glob("*.svg"))
+    assert figures
+    for figure in figures:
+        assert (ROOT / "docs" / "figures" / f"{figure.stem}.py").is_file()
+        assert f"images/{figure.name}" in text
