@@ -4,92 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from dcfsc import cli_output as output
 from dcfsc._version import __version__
+from dcfsc.cli_errors import CommandLine, one_line
 from dcfsc.errors import DcfscError, InputError
 
 if TYPE_CHECKING:
     from dcfsc.datasets import Dataset
-
-# Recent releases of typer carry click inside, earlier ones import it: its errors are reached
-# through the one that both make public.
-UsageError: type[Any] = typer.BadParameter.__mro__[1]
-
-
-class CommandLine(TyperGroup):
-    """The commands, with one line on stderr for whatever is the input's fault.
-
-    Exit codes: 2 for bad input and usage, 1 where memory ran out, 130 for Ctrl-C. Any other
-    exception is a bug and keeps its traceback.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.obj = shlex.join(["dcfsc", *args])
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            try:
-                return super().invoke(ctx)
-            except KeyboardInterrupt:
-                _fail("interrupted", 130)
-            except DcfscError as error:
-                _fail(error, 2)
-            except (MemoryError, RuntimeError, ValueError) as error:
-                if _raised_in(error, "sklearn.utils"):
-                    _fail(str(error).strip().splitlines()[0], 2)
-                if _is_out_of_memory(error):
-                    _fail(f"out of memory: {error}; use fewer samples or features.", 1)
-                raise
-
-    def main(self, args: Any = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
-        try:
-            code = super().main(args=args, standalone_mode=False, **extra)
-        except UsageError as error:
-            print(_one_line(f"error: {error.format_message()}"), file=sys.stderr)
-            code = error.exit_code
-        if standalone_mode:
-            sys.exit(code)
-        return code
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
-
-
-def _fail(message: object, code: int) -> NoReturn:
-    print(_one_line(f"error: {message}"), file=sys.stderr)
-    raise typer.Exit(code)
-
-
-def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    print(_one_line(f"warning: {message}"), file=sys.stderr)
-
-
-def _raised_in(error: BaseException, package: str) -> bool:
-    """Whether the error comes from a module of the package itself, not from what it called."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(package)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    # PyTorch has a class for the GPU's memory alone; the CPU's allocator only says it in words
-    return isinstance(error, MemoryError) or bool(
-        re.search(r"out of memory|not enough memory|can't allocate memory", str(error))
-    )
-
 
 app = typer.Typer(
     cls=CommandLine,
@@ -154,8 +81,12 @@ def fit(
         int, typer.Option("--clusters", "-k", metavar="K", help="Number of clusters.")
     ],
     method: Annotated[
-        str, typer.Option(help="dcfsc, closed-form, ...; an unknown name lists all.")
-    ] = "dcfsc",
+        str | None,
+        typer.Option(
+            help="dcfsc, closed-form, ...; an unknown name lists all.",
+            show_default="dcfsc; closed-form for --features",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/DATA-METHOD"),
@@ -172,6 +103,10 @@ def fit(
     steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
     affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
     assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Cluster these instead: scattering or autoencoder."),
+    ] = None,
     weights: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
     ] = None,
@@ -184,12 +119,14 @@ def fit(
     size: SizeOption = None,
     color: ColorOption = False,
     skip_broken: SkipOption = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Cluster DATA into K groups and write a run's folder.
 
-    The folder holds labels.csv, run.json (every parameter, versions, scores) and the model.
+    The folder holds labels.csv, run.json (every parameter, versions, scores), the model, and
+    report.html with the details.npz that it is drawn from.
     """
     options = {
         "n_clusters": clusters,
@@ -216,12 +153,14 @@ def fit(
     watched = talk and sys.stdout.isatty()
     run = fit_run(
         samples,
-        method,
+        method or ("closed-form" if features else "dcfsc"),
         options,
         out,
         command=ctx.obj,
         progress=not quiet,
         started=tell if watched else None,
+        report=not no_report,
+        features=features,
     )
     if as_json:
         shown = {key: value for key, value in run.record.items() if key != "history"}
@@ -265,6 +204,43 @@ def predict(
         facts = [*output.data_facts(describe_data(samples)), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
         output.print_facts([*facts, ("predictions", file)])
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, from 'dcfsc fit'.")],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Images of the same samples in the same order, to show in place of the run's own.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
+    ] = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw the page of a run again, from its saved files alone."""
+    from dcfsc.report import read_details, with_images, write_report
+    from dcfsc.run_folder import DETAILS, REPORT, read_run, write_errors
+
+    saved = read_run(run)
+    details = read_details(saved.folder / DETAILS)
+    if data is not None:
+        samples = _load(data, None, size, color, skip_broken, saved.record["seed"])
+        details = with_images(details, samples.X, samples.name)
+    target = out or saved.folder / REPORT
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; give the name of a .html file.")
+    with write_errors(target):
+        write_report(target, saved.record, details)
+    if not quiet:
+        output.print_facts([("run", str(run)), output.report_fact(target)])
 
 
 @app.command()
@@ -346,7 +322,7 @@ def doctor() -> None:
             output.print_facts(look())
         except Exception as error:  # whatever is broken is what this command is to tell
             reason = error if isinstance(error, DcfscError) else f"{type(error).__name__}: {error}"
-            problems.append(_one_line(f"{title}: {reason}"))
+            problems.append(one_line(f"{title}: {reason}"))
     if problems:
         for problem in problems:
             print(f"error: {problem}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -80,7 +81,12 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
         facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
     facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
     facts.append(("run", str(folder)))
-    return facts
+    page = Path(str(folder), "report.html")
+    return [*facts, report_fact(page)] if page.is_file() else facts
+
+
+def report_fact(page: Path) -> tuple[str, str]:
+    return "report", f"{page} ({page.stat().st_size / 1e6:.1f} MB)"
 
 
 def score_facts(scores: Mapping[str, float] | None) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
 """Runs on disk: fit and write a run's folder, read it back, label new samples with its model.
 
-A run's folder holds ``labels.csv``, ``model.safetensors`` where the method can be saved, and
-``run.json``. The last is written last: where it is, the run is whole.
+A run's folder holds ``labels.csv``, ``model.safetensors`` where the method can be saved,
+``features.safetensors`` where features were computed first, and ``run.json``. The last is written
+last: where it is, the run is whole. What a report is drawn from
+(``details.npz``) and the report itself come after it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,11 @@ import math
 import os
 import platform
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,39 @@ import numpy as np
 import scipy
 import sklearn
 import torch
-from safetensors import SafetensorError
 
 from dcfsc import affinity as affinities
 from dcfsc import metrics
 from dcfsc._version import __version__
 from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.estimators import ScatteringFeatures
+from dcfsc.estimators.features import create_features, load_features
 from dcfsc.estimators.methods import create, load_model
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.estimators.validation import resolve_device
 from dcfsc.files import atomic_path
+from dcfsc.report import write_details, write_report
+from dcfsc.run_details import describe_details
+from dcfsc.run_folder import (
+    DETAILS,
+    FORMAT,
+    LABELS,
+    MODEL,
+    PREDICTIONS,
+    RECORD,
+    REPORT,
+    Run,
+    check_replaceable,
+    default_folder,
+    read_run,
+    reserved,
+    write_errors,
+)
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
-FORMAT = 1
-RECORD, LABELS, MODEL = "run.json", "labels.csv", "model.safetensors"
-PREDICTIONS, REPORT = "predictions.csv", "report.html"
+FEATURES = "features.safetensors"
 BLOCK_BYTES = 1 << 26  # of X looked at together when it is searched for NaN
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A finished run: its folder, the content of ``run.json``, and the labels (N,)."""
-
-    folder: Path
-    record: dict[str, Any]
-    labels: np.ndarray
 
 
 def fit_run(
@@ -63,6 +70,8 @@ def fit_run(
     command: str | None = None,
     progress: bool = True,
     started: Callable[[dict[str, Any]], None] | None = None,
+    report: bool = False,
+    features: str | None = None,
 ) -> Run:
     """Cluster ``data`` by a method's name and write the run's folder.
 
@@ -78,35 +87,62 @@ def fit_run(
         ``random_state`` a seed is drawn, and recorded.
     out : Path or None
         A new or empty folder, or an earlier run, which is replaced. None is
-        ``runs/<data>-<method>``, with a number appended if that is taken.
+        ``runs/<data>[-<features>]-<method>``, with a number appended if that is taken.
     command : str or None
         The command line, for the record.
     progress : bool
         Whether the method may show a progress bar.
     started : callable or None
         Is given the record so far once the input has been found good.
+    report : bool
+        Whether to write the details and the page; a failure there is a warning, the run stays.
+    features : str or None
+        A name of ``dcfsc.estimators.features.FEATURES``, computed first and clustered instead of
+        the samples. Options that are not the method's are its.
     """
     given = dict(options)
     if given.get("random_state") is None:
         given["random_state"] = int(np.random.SeedSequence().generate_state(1)[0])
+    transformer = None
+    if features is not None:
+        transformer, given = create_features(features, method, given)
     estimator = create(method, **given)
+    steps = [step for step in (estimator, transformer) if step is not None]
     check_clusters(given.get("n_clusters"), data)
     check_samples(data)
-    check_choices(estimator.get_params(deep=False))
-    if not progress and "verbose" in estimator.get_params(deep=False):
-        estimator.set_params(verbose=False)
+    for step in steps:
+        check_choices(step.get_params(deep=False))
+        if not progress and "verbose" in step.get_params(deep=False):
+            step.set_params(verbose=False)
     record = describe_run(data, method, estimator, command)
-    folder = default_folder(f"{data.name}-{method}") if out is None else Path(out)
+    record["features"] = describe_features(features, transformer)
+    stem = "-".join(filter(None, (data.name, features, method)))
+    folder = default_folder(stem) if out is None else Path(out)
     check_replaceable(folder)
     with reserved(folder, exist_ok=out is not None):
         if started is not None:
             started(record)
-        begin = time.perf_counter()
-        estimator.fit(in_memory(data.X))
-        record["timings"] = {"fit_seconds": round(time.perf_counter() - begin, 4)}
+        record["timings"] = timed_fit(data.X, transformer, estimator)
         record |= describe_result(data, estimator)
-        write_run(folder, record, data, estimator)
+        write_run(folder, record, data, estimator, transformer)
+    if report:
+        add_report(folder, record, data, estimator)
     return Run(folder, record, np.asarray(estimator.labels_))
+
+
+def timed_fit(X: Any, transformer: Any, estimator: Any) -> dict[str, float]:
+    """Fit the estimator on X or on its features; the seconds that each took."""
+    timings = {}
+    begin = time.perf_counter()
+    if transformer is None:
+        X = in_memory(X)
+    else:
+        X = transformer.fit_transform(readable(X, transformer))
+        timings["features_seconds"] = round(time.perf_counter() - begin, 4)
+        begin = time.perf_counter()
+    estimator.fit(X)
+    timings["fit_seconds"] = round(time.perf_counter() - begin, 4)
+    return timings
 
 
 def predict_run(
@@ -129,61 +165,18 @@ def predict_run(
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a .csv file.")
     model: Any = load_model(saved.folder / MODEL, device=device)
+    transformer: Any = None
+    if saved.record.get("features"):
+        transformer = load_features(saved.folder / FEATURES, device=device)
     with reserved(target.parent, exist_ok=True):
-        labels = np.asarray(model.predict(in_memory(data.X)))
+        if transformer is None:
+            X = in_memory(data.X)
+        else:
+            X = transformer.transform(readable(data.X, transformer))
+        labels = np.asarray(model.predict(X))
         with write_errors(target), atomic_path(target) as part:
             write_labels(part, data, labels)
     return labels
-
-
-def read_run(run: str | os.PathLike[str]) -> Run:
-    """A run's record and labels, or one line saying why the folder holds no whole run."""
-    folder = Path(run)
-    if not folder.is_dir():
-        raise InputError(f"there is no run's folder {folder}; 'dcfsc fit ... --out {folder}'.")
-    if not (folder / RECORD).is_file():
-        if (folder / MODEL).exists() or (folder / LABELS).exists():
-            raise InputError(f"the run {folder} was cut short and has no {RECORD}; fit it again.")
-        raise InputError(f"{folder} is not a run's folder: it has no {RECORD}.")
-    record = _read_record(folder / RECORD)
-    labels = _read_labels(folder / LABELS)
-    if len(labels) != record["data"]["n"]:
-        raise InputError(
-            f"{folder / LABELS} has {len(labels)} rows, but the run had {record['data']['n']} "
-            "samples; the file is damaged, fit again."
-        )
-    if record["model"] and not (folder / MODEL).is_file():
-        raise InputError(f"the run {folder} has lost its {MODEL}; fit it again.")
-    return Run(folder, record, labels)
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        newer = int(record["dcfsc_run"]) > FORMAT
-        complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path} is damaged or not written by dcfsc; fit again.") from None
-    if newer:
-        raise InputError(
-            f"{path} has the format {record['dcfsc_run']}; this is dcfsc {__version__}, which "
-            f"reads up to format {FORMAT}. Upgrade dcfsc."
-        )
-    if not complete:
-        raise InputError(f"{path} is damaged: it lacks the method or the data; fit again.")
-    return record
-
-
-def _read_labels(path: Path) -> np.ndarray:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return np.array([int(row["label"]) for row in csv.DictReader(file)], np.int64)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; fit again.") from None
-    except (ValueError, KeyError, TypeError, csv.Error):
-        raise InputError(f"{path} is damaged in its column 'label'; fit again.") from None
 
 
 def check_clusters(n_clusters: Any, data: Dataset) -> None:
@@ -203,6 +196,8 @@ def check_samples(data: Dataset) -> None:
     X = data.X
     if X.dtype.kind not in "biuf":
         raise InputError(f"{data.name} holds values of type {X.dtype}, not real numbers.")
+    if X.dtype.kind != "f":
+        return  # integers are finite: images in a folder need not be decoded to know it
     rows = max(1, BLOCK_BYTES // max(1, X[0].nbytes))
     wrong = np.zeros(len(X), np.int64)
     for start in range(0, len(X), rows):
@@ -257,6 +252,18 @@ def describe_run(data: Dataset, method: str, estimator: Any, command: str | None
     }
 
 
+def describe_features(name: str | None, transformer: Any) -> dict[str, Any] | None:
+    """How the features were made, or None where the samples themselves were clustered."""
+    if transformer is None:
+        return None
+    params = transformer.get_params(deep=False)
+    return {
+        "name": name,
+        "parameters": {key: encode_parameter(key, value) for key, value in params.items()},
+        "file": FEATURES,
+    }
+
+
 def describe_data(data: Dataset) -> dict[str, Any]:
     return {
         "name": data.name,
@@ -307,7 +314,9 @@ def machine(device: Any) -> dict[str, Any]:
     }
 
 
-def write_run(folder: Path, record: dict[str, Any], data: Dataset, estimator: Any) -> None:
+def write_run(
+    folder: Path, record: dict[str, Any], data: Dataset, estimator: Any, transformer: Any = None
+) -> None:
     """All files, or none of them; ``run.json`` takes its place last."""
     with write_errors(folder), ExitStack() as files:
         # a stack is unwound from its end: what is entered first takes its place last
@@ -316,12 +325,31 @@ def write_run(folder: Path, record: dict[str, Any], data: Dataset, estimator: An
         write_labels(labels_part, data, estimator.labels_)
         if record["model"]:
             estimator.save(files.enter_context(atomic_path(folder / MODEL)))
+        if transformer is not None:
+            transformer.save(files.enter_context(atomic_path(folder / FEATURES)))
         text = json.dumps(record, indent=2, allow_nan=False)
         record_part.write_text(text + "\n", encoding="utf-8")
         # The earlier run ends here: without its record, its files are not taken for a run, and
         # what was made from its model must not be taken for this one's.
-        for name in {RECORD, MODEL, PREDICTIONS, REPORT} - {record["model"]}:
+        kept = {record["model"], FEATURES if transformer is not None else None}
+        for name in {RECORD, MODEL, FEATURES, PREDICTIONS, DETAILS, REPORT} - kept:
             (folder / name).unlink(missing_ok=True)
+
+
+def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: Any) -> None:
+    """Write ``details.npz`` and ``report.html`` beside a finished run, or say why not."""
+    try:
+        details = describe_details(estimator, data)
+        write_details(folder / DETAILS, details)
+        write_report(folder / REPORT, record, details)
+    except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
+        reason = str(error).strip().splitlines()
+        warnings.warn(
+            f"the run is saved in {folder}, but its report could not be made: "
+            f"{type(error).__name__}{': ' + reason[0] if reason else ''}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def write_labels(path: Path, data: Dataset, labels: np.ndarray) -> None:
@@ -339,60 +367,11 @@ def write_labels(path: Path, data: Dataset, labels: np.ndarray) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def default_folder(name: str) -> Path:
-    """The first free one of runs/name, runs/name-2, ..."""
-    stem = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "run"
-    candidates = (Path("runs", stem if i == 1 else f"{stem}-{i}") for i in count(1))
-    return next(folder for folder in candidates if not folder.exists())
-
-
-def check_replaceable(folder: Path) -> None:
-    """A folder that exists must be empty or an earlier run: nothing else is ever overwritten."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder; choose another with --out.")
-    with write_errors(folder):
-        entries = sorted(p.name for p in folder.iterdir() if not p.name.endswith(".part"))
-    if not entries:
-        return
-    with suppress(InputError):
-        if RECORD in entries and _read_record(folder / RECORD):
-            return
-    raise InputError(
-        f"{folder} has files in it ({', '.join(entries[:3])}{', ...' if entries[3:] else ''}) and "
-        "is not an earlier run; choose a new or empty folder with --out."
-    )
-
-
-@contextmanager
-def reserved(folder: Path, *, exist_ok: bool) -> Iterator[None]:
-    """Make the folder and prove that it takes files; take it away again if the work fails."""
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
-    try:
-        with write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=exist_ok)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        yield
-    except BaseException:
-        for empty in made:
-            with suppress(OSError):
-                empty.rmdir()
-        raise
-
-
-@contextmanager
-def write_errors(path: Path) -> Iterator[None]:
-    """A folder that takes no files, or a full disk, in one line."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        message = f"cannot write to {path}: {reason}; choose another place with --out."
-        raise InputError(message) from error
-
-
 def in_memory(X: np.ndarray) -> np.ndarray:
     """X itself, or a copy if it is a read-only map of a file, which torch cannot share."""
     return np.require(X, requirements=["W", "E"])
+
+
+def readable(X: Any, transformer: Any) -> Any:
+    """X as the transformer takes it: scattering only slices it, and reads what is on disk."""
+    return X if isinstance(transformer, ScatteringFeatures) else in_memory(X)

@@ -1,1 +1,16 @@
+"""The HTML report of a run: one self-contained page, drawn from saved results alone."""
 
+from dcfsc.report.details import Details, read_details, with_images, write_details
+from dcfsc.report.page import render, write_report
+from dcfsc.report.thumbnails import images_of, thumbnails
+
+__all__ = [
+    "Details",
+    "images_of",
+    "read_details",
+    "render",
+    "thumbnails",
+    "with_images",
+    "write_details",
+    "write_report",
+]

@@ -1,0 +1,84 @@
+"""What the command line does with errors and warnings: one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import warnings
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from dcfsc.errors import DcfscError
+
+# Recent releases of typer carry click inside, earlier ones import it: its errors are reached
+# through the one that both make public.
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+class CommandLine(TyperGroup):
+    """The commands, with one line on stderr for whatever is the input's fault.
+
+    Exit codes: 2 for bad input and usage, 1 where memory ran out, 130 for Ctrl-C. Any other
+    exception is a bug and keeps its traceback.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.obj = shlex.join(["dcfsc", *args])
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                _fail("interrupted", 130)
+            except DcfscError as error:
+                _fail(error, 2)
+            except (MemoryError, RuntimeError, ValueError) as error:
+                if _raised_in(error, "sklearn.utils"):
+                    _fail(str(error).strip().splitlines()[0], 2)
+                if _is_out_of_memory(error):
+                    _fail(f"out of memory: {error}; use fewer samples or features.", 1)
+                raise
+
+    def main(self, args: Any = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        try:
+            code = super().main(args=args, standalone_mode=False, **extra)
+        except UsageError as error:
+            print(one_line(f"error: {error.format_message()}"), file=sys.stderr)
+            code = error.exit_code
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    print(one_line(f"error: {message}"), file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(one_line(f"warning: {message}"), file=sys.stderr)
+
+
+def _raised_in(error: BaseException, package: str) -> bool:
+    """Whether the error comes from a module of the package itself, not from what it called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(package)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # PyTorch has a class for the GPU's memory alone; the CPU's allocator only says it in words
+    return isinstance(error, MemoryError) or bool(
+        re.search(r"out of memory|not enough memory|can't allocate memory", str(error))
+    )

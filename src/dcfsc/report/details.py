@@ -1,0 +1,137 @@
+"""What a report is drawn from beside ``run.json``: plain arrays in one .npz file."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from dcfsc.errors import InputError
+from dcfsc.files import atomic_path
+from dcfsc.report.thumbnails import images_of, thumbnails
+
+FORMAT = 1
+TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """Arrays of a run with N samples in K clusters; an array of length 0 says "there is none".
+
+    Every sample: ``labels`` (N,) int, ``confidence`` (N,) in 0..1, ``degrees`` (N,) of the
+    affinity, ``leverage`` (N,) or (0,), ``truth`` (N,) int true classes or (0,).
+
+    The graph: ``connectivity`` (3,) counts isolated samples, connected components and samples set
+    aside by the spectral step; ``eigenvalues`` (m,) of the normalised affinity, descending;
+    ``eigengaps`` (m', 2) rows of K and w_K - w_{K+1}, the largest gap first; ``blocks`` (b, b)
+    mean affinities of the samples ordered by cluster.
+
+    The view: sample ``view_samples[i]`` lies at ``view[i]`` (P, 2).
+
+    The samples shown, T of them: ``shown`` (T,) their indices, by cluster and then by how typical
+    they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``rival`` (T,) the cluster
+    next to their own, or -1; ``neighbours`` (T, q) the samples of largest affinity, -1 where there
+    are fewer; ``names`` (T,) or (0,) their files; ``thumbnails`` (T, h, w), (T, h, w, 3) or
+    (0, 0, 0) uint8.
+
+    The ridge: ``path`` (p, 3) rows of lam, effective degrees of freedom and the leave-one-out
+    error |Z - B Z|^2 / |Z|^2 (NaN where it was not computed).
+
+    The classes: ``class_names`` (C,), ``confusion`` (C, K) and ``best_class`` (K,), the class
+    that the best one-to-one matching gives a cluster, or -1.
+    """
+
+    labels: np.ndarray
+    confidence: np.ndarray
+    degrees: np.ndarray
+    leverage: np.ndarray
+    truth: np.ndarray
+    connectivity: np.ndarray
+    eigenvalues: np.ndarray
+    eigengaps: np.ndarray
+    blocks: np.ndarray
+    view_samples: np.ndarray
+    view: np.ndarray
+    shown: np.ndarray
+    role: np.ndarray
+    rival: np.ndarray
+    neighbours: np.ndarray
+    names: np.ndarray
+    thumbnails: np.ndarray
+    path: np.ndarray
+    class_names: np.ndarray
+    confusion: np.ndarray
+    best_class: np.ndarray
+
+    def __post_init__(self) -> None:
+        n, t = len(self.labels), len(self.shown)
+        ragged = [
+            *(name for name in ("confidence", "degrees") if len(getattr(self, name)) != n),
+            *(name for name in ("leverage", "truth") if len(getattr(self, name)) not in (0, n)),
+            *(name for name in ("role", "rival", "neighbours") if len(getattr(self, name)) != t),
+            *(name for name in ("names", "thumbnails") if len(getattr(self, name)) not in (0, t)),
+            *(name for name in ("view",) if self.view.shape != (len(self.view_samples), 2)),
+        ]
+        if ragged:
+            raise InputError(f"the details of a run do not fit together in {ragged[0]!r}.")
+        for name in ("shown", "view_samples"):
+            index = getattr(self, name)
+            if len(index) and not 0 <= index.min() <= index.max() < n:
+                raise InputError(f"the details of a run name samples in {name!r} that are not.")
+
+    @property
+    def has_images(self) -> bool:
+        return len(self.thumbnails) > 0
+
+    @property
+    def has_truth(self) -> bool:
+        return len(self.truth) > 0
+
+
+def write_details(path: str | os.PathLike[str], details: Details) -> None:
+    """Write ``details`` as an .npz file, whole or not at all; never pickled."""
+    arrays = {field.name: np.asarray(getattr(details, field.name)) for field in fields(details)}
+    unsafe = [name for name, array in arrays.items() if array.dtype.hasobject]
+    if unsafe:
+        raise InputError(f"the details hold Python objects in {unsafe[0]!r}; give plain arrays.")
+    with atomic_path(path) as part, open(part, "wb") as file:
+        np.savez(file, **{"format": np.array(FORMAT), **arrays})  # type: ignore[arg-type]
+
+
+def read_details(path: str | os.PathLike[str]) -> Details:
+    """The inverse of `write_details`, or one line saying why the file cannot be used."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(
+            f"{file.parent} has no {file.name}, which the report is drawn from; fit again, "
+            "without --no-report."
+        )
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            written = int(arrays["format"])
+            if written > FORMAT:
+                raise InputError(
+                    f"{file} has the format {written}; this dcfsc reads up to {FORMAT}. Upgrade."
+                )
+            return Details(**{field.name: arrays[field.name] for field in fields(Details)})
+    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{file} is damaged or not written by dcfsc; fit again.") from None
+
+
+def with_images(details: Details, X: np.ndarray, source: str) -> Details:
+    """The same details with pictures from X (N, ...): of a run on features, say, its images."""
+    if len(X) != len(details.labels):
+        raise InputError(
+            f"{source} has {len(X)} samples, but the run had {len(details.labels)}; give the same "
+            "samples in the same order."
+        )
+    if not images_of(X):
+        shape = " x ".join(map(str, X.shape[1:]))
+        raise InputError(f"{source} holds samples of {shape}, which are no images to show.")
+    return replace(details, thumbnails=thumbnails(X, details.shown))

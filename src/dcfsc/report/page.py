@@ -1,0 +1,143 @@
+"""The page itself: sections and data put into the template."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfsc.files import write_text
+from dcfsc.report import sections
+from dcfsc.report.details import Details
+from dcfsc.report.thumbnails import sprite_sheet
+
+HERE = Path(__file__).parent
+# Displayed sides in CSS pixels; near them, whole multiples of the stored pixels if these are few.
+STRIP_SIDE, LARGE_SIDE = 52, 176
+SMOOTH_FROM = 20  # stored pixels from which a picture is smoothed rather than shown in squares
+# Distinct on light and on dark ground; further clusters take their hues by the golden angle.
+COLOURS = (
+    *("#3b7fb6", "#d9822b", "#4f9d69", "#c8534f", "#8a6fb3"),
+    *("#a07850", "#d07fae", "#6f7d88", "#a8a23a", "#38a3ad"),
+)
+
+
+def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], details: Details) -> None:
+    """Write the page of a run, whole or not at all."""
+    write_text(path, render(record, details))
+
+
+def render(record: Mapping[str, Any], details: Details) -> str:
+    """The report of a run (the content of ``run.json``, and its details) as one HTML page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sheet = _sheet(details)
+    colours = cluster_colours(int(record["n_clusters"]))
+    return environment.get_template("page.html").render(
+        record=record,
+        details=details,
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
+        sheet=sheet,
+        colours=colours,
+        data=_embedded(page_data(details, sheet, colours)),
+        summary=sections.summary(record, details),
+        clusters=sections.clusters(record, details),
+        affinity=sections.affinity(details, int(record["n_clusters"])),
+        spectrum=sections.spectrum(record, details),
+        losses=sections.losses(record),
+        ridge=sections.ridge(record, details),
+        graph=sections.graph(details),
+        truth=sections.truth(details),
+    )
+
+
+def cluster_colours(n_clusters: int) -> list[str]:
+    """One colour a cluster, as CSS writes it."""
+    if n_clusters <= len(COLOURS):
+        return list(COLOURS[:n_clusters])
+    return [
+        f"hsl({round(i * 137.508) % 360} {(52, 38, 58)[i % 3]}% {(50, 43, 57)[i // 3 % 3]}%)"
+        for i in range(n_clusters)
+    ]
+
+
+def page_data(
+    details: Details, sheet: Mapping[str, Any] | None, colours: list[str]
+) -> dict[str, Any]:
+    """What the script needs: columns of short numbers, so that N does not show in the size."""
+    low = details.view.min(axis=0, initial=0.0)
+    span = float((details.view.max(axis=0, initial=0.0) - low).max(initial=1e-9)) or 1.0
+    # Centred in the square, in thousandths of its side.
+    places = (details.view - (low + details.view.max(axis=0, initial=0.0)) / 2) / span + 0.5
+
+    def columns(samples: np.ndarray) -> dict[str, Any]:
+        found = {
+            "i": samples.tolist(),
+            "l": details.labels[samples].tolist(),
+            "c": np.round(100 * details.confidence[samples]).astype(int).tolist(),
+        }
+        if details.has_truth:
+            found["t"] = details.truth[samples].tolist()
+        return found
+
+    shown: dict[str, Any] = {
+        **columns(details.shown),
+        "role": details.role.tolist(),
+        "rival": details.rival.tolist(),
+        "near": details.neighbours.tolist(),
+    }
+    if len(details.names):
+        shown["name"] = details.names.tolist()
+    return {
+        "shown": shown,
+        "view": {
+            **columns(details.view_samples),
+            "x": np.round(1000 * places[:, 0]).astype(int).tolist(),
+            "y": np.round(1000 * places[:, 1]).astype(int).tolist(),
+        },
+        "classes": details.class_names.tolist(),
+        "best": details.best_class.tolist(),
+        "colours": colours,
+        "columns": None if sheet is None else sheet["columns"],
+    }
+
+
+def _sheet(details: Details) -> dict[str, Any] | None:
+    if not details.has_images:
+        return None
+    height, width = details.thumbnails.shape[1:3]
+    uri, columns, rows = sprite_sheet(details.thumbnails)
+    return {
+        "uri": uri,
+        "columns": columns,
+        "rows": rows,
+        "ratio": height / width,
+        "small": _display(width, height, STRIP_SIDE),
+        "large": _display(width, height, LARGE_SIDE),
+        "rendering": "auto" if max(height, width) >= SMOOTH_FROM else "pixelated",
+    }
+
+
+def _display(width: int, height: int, side: int) -> float:
+    """The width to show a picture at, its longer side near ``side``."""
+    longer = max(width, height)
+    scale = side / longer
+    return width * (scale if longer >= SMOOTH_FROM else max(1, round(scale)))
+
+
+def _embedded(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,122 @@
+"""Small pictures of samples, and the PNG images that carry them into the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+
+import numpy as np
+
+LARGEST_SIDE, SMALLEST_SIDE = 48, 8
+# Bytes of all thumbnails together. PNG does not shrink noise and base64 adds a third, so that
+# the page stays below 10 MB whatever the pictures are.
+BUDGET = 5_000_000
+SHEET_COLUMNS = 64
+CHUNK_BYTES = 1 << 26
+
+
+def images_of(X: np.ndarray) -> bool:
+    """Whether the samples X (n, h, w) or (n, c, h, w) can be looked at."""
+    return X.ndim == 3 or (X.ndim == 4 and X.shape[1] in (1, 3, 4))
+
+
+def affordable(X: np.ndarray) -> int:
+    """How many thumbnails of full size the budget allows."""
+    height, width = _reduced(X.shape[-2:], LARGEST_SIDE)
+    return BUDGET // (height * width * _channels(X.shape))
+
+
+def thumbnail_shape(shape: tuple[int, ...], count: int) -> tuple[int, int]:
+    """Height and width at which ``count`` samples of an X of this shape fit the budget."""
+    most = BUDGET // (count * _channels(shape))
+    sides = range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1)
+    fitting = (_reduced(shape[-2:], side) for side in sides)
+    return next((s for s in fitting if s[0] * s[1] <= most), _reduced(shape[-2:], SMALLEST_SIDE))
+
+
+def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """X[samples] as uint8, (T, h, w) in grey or (T, h, w, 3) in colour; (0, 0, 0) for features.
+
+    Sides are at most ``LARGEST_SIDE`` and so small that all T fit the budget. Values that do not
+    use the range of a byte are stretched from the smallest to the largest of the samples taken.
+    """
+    if not images_of(X) or not len(samples):
+        return np.zeros((0, 0, 0), np.uint8)
+    shape = thumbnail_shape(X.shape, len(samples))
+    # Read a few at a time: the samples may be large, and on disk.
+    rows = max(1, CHUNK_BYTES // max(1, math.prod(X.shape[1:]) * X.dtype.itemsize))
+    chunks = (samples[start : start + rows] for start in range(0, len(samples), rows))
+    pictures = _bytes(np.concatenate([_small(np.asarray(X[chunk]), shape) for chunk in chunks]))
+    return pictures[:, 0] if pictures.shape[1] == 1 else pictures.transpose(0, 2, 3, 1)
+
+
+def _small(pictures: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Pictures (n, h, w) or (n, c, h, w) as (n, 1 or 3, *shape), bytes if they were bytes."""
+    planes = pictures[:, None] if pictures.ndim == 3 else pictures
+    planes = planes[:, :1] if planes.shape[1] == 1 else planes[:, :3]
+    kind = np.uint8 if planes.dtype == np.uint8 else np.float32
+    if planes.shape[2:] == shape:
+        return planes.astype(kind)
+    from PIL import Image
+
+    small = np.empty((*planes.shape[:2], *shape), kind)
+    for at in np.ndindex(planes.shape[:2]):
+        plane = Image.fromarray(np.ascontiguousarray(planes[at], kind))
+        small[at] = plane.resize((shape[1], shape[0]), Image.Resampling.LANCZOS)
+    return small
+
+
+def _channels(shape: tuple[int, ...]) -> int:
+    return 3 if len(shape) == 4 and shape[1] > 1 else 1
+
+
+def _reduced(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    height, width = shape
+    ratio = min(1.0, side / max(height, width))
+    return max(1, round(height * ratio)), max(1, round(width * ratio))
+
+
+def _bytes(pictures: np.ndarray) -> np.ndarray:
+    if pictures.dtype == np.uint8 and pictures.max() > 127:
+        return pictures
+    values = pictures.astype(np.float32)
+    low, high = float(values.min()), float(values.max())
+    return np.round((values - low) * (255.0 / max(high - low, 1e-30))).astype(np.uint8)
+
+
+def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
+    """Pictures (T, h, w[, 3]) side by side in one PNG: (data URI, columns, rows)."""
+    count, height, width, *colour = pictures.shape
+    columns = min(SHEET_COLUMNS, count)
+    rows = math.ceil(count / columns)
+    cells = np.zeros((rows * columns, height, width, *colour), np.uint8)
+    cells[:count] = pictures
+    grid = cells.reshape(rows, columns, height, width, *colour).swapaxes(1, 2)
+    return _png(grid.reshape(rows * height, columns * width, *colour)), columns, rows
+
+
+def heat_map(values: np.ndarray, rgb: tuple[int, int, int]) -> str:
+    """Values (b, b) in 0..1 as a PNG of one colour whose opacity is the value, for any ground."""
+    from PIL import Image
+
+    levels = np.round(255.0 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
+    picture = Image.fromarray(levels)
+    picture = picture.convert("L")
+    indexed = Image.frombytes("P", picture.size, picture.tobytes())
+    indexed.putpalette(list(rgb) * 256)
+    file = io.BytesIO()
+    indexed.save(file, "PNG", transparency=bytes(range(256)), optimize=False)
+    return _data_uri(file.getvalue())
+
+
+def _png(pixels: np.ndarray) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", compress_level=9)
+    return _data_uri(file.getvalue())
+
+
+def _data_uri(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")

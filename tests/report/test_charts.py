@@ -1,0 +1,119 @@
+"""Charts: well-formed whatever the values are, and where the numbers say."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfsc.report.charts import (
+    HEIGHT,
+    WIDTH,
+    Axis,
+    affinity_chart,
+    histogram,
+    line_chart,
+    spectrum_chart,
+)
+
+finite = st.floats(-1e12, 1e12, allow_nan=False)
+
+
+def drawn(svg: str) -> ET.Element:
+    """The chart as a tree; everything in it must lie inside the frame."""
+    assert "nan" not in svg
+    assert "inf" not in svg.replace("info", "")
+    tree = ET.fromstring(svg)
+    assert tree.get("role") == "img"
+    assert tree.get("aria-label")
+    for points in re.findall(r'points="([^"]*)"', svg):
+        for pair in points.split():
+            x, y = map(float, pair.split(","))
+            assert 0 <= x <= WIDTH
+            assert 0 <= y <= HEIGHT
+    return tree
+
+
+def texts(tree: ET.Element) -> list[str]:
+    return ["".join(node.itertext()) for node in tree.iter("text")]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+@settings(deadline=None)
+def test_linear_ticks_are_few_round_and_inside(low: float, span: float) -> None:
+    axis = Axis(low, low + span, 0.0, 100.0, "x")
+    ticks = axis.ticks()
+    assert 2 <= len(ticks) <= 7
+    slack = 1e-6 * max(abs(low), span)
+    assert all(low - slack <= t <= low + span + slack for t in ticks)
+    assert axis(low) == pytest.approx(0.0)
+    assert axis(low + span) == pytest.approx(100.0)
+
+
+@given(st.floats(1e-12, 1e12), st.floats(1.5, 1e12))
+@settings(deadline=None)
+def test_log_ticks_are_inside(low: float, factor: float) -> None:
+    axis = Axis(low, low * factor, 0.0, 100.0, "x", log=True)
+    assert 1 <= len(axis.ticks()) <= 7
+    assert all(low * 0.999 <= t <= low * factor * 1.001 for t in axis.ticks())
+
+
+@given(st.lists(finite, min_size=1, max_size=30))
+@settings(max_examples=40, deadline=None)
+def test_lines_and_histograms_of_any_values_are_well_formed(values: list[float]) -> None:
+    drawn(line_chart(range(len(values)), values, x_label="x", y_label="y", title="<any> & all"))
+    drawn(histogram(np.array(values), x_label="x", y_label="n", title="any"))
+
+
+def test_line_on_logarithmic_axes_leaves_out_what_has_no_logarithm() -> None:
+    svg = line_chart(
+        [1, 10, 100, 1000],
+        [1.0, np.nan, 0.0, 100.0],
+        x_label="x",
+        y_label="y",
+        title="t",
+        log_x=True,
+        log_y=True,
+        mark=(1000.0, 100.0, "here"),
+    )
+    tree = drawn(svg)
+    assert len(tree.find("polyline").get("points").split()) == 2  # type: ignore[union-attr]
+    assert "here" in texts(tree)
+    assert line_chart([1], [np.nan], x_label="x", y_label="y", title="t") == ""
+
+
+def test_long_lines_are_thinned_but_keep_their_ends() -> None:
+    svg = line_chart(range(10_000), np.arange(10_000.0), x_label="s", y_label="l", title="t")
+    assert len(svg) < 10_000
+    points = drawn(svg).find("polyline").get("points").split()  # type: ignore[union-attr]
+    assert len(points) <= 400
+    assert float(points[-1].split(",")[0]) > 0.95 * (WIDTH - 20)
+
+
+def test_histogram_counts_every_sample() -> None:
+    values = np.random.default_rng(0).normal(size=1000)
+    tree = drawn(histogram(values, x_label="x", y_label="n", title="t"))
+    counts = [int(t.text.split()[0].replace(",", "")) for t in tree.iter("title")]  # type: ignore[union-attr]
+    assert sum(counts) == 1000
+    assert histogram(np.zeros(0), x_label="x", y_label="n", title="t") == ""
+
+
+def test_spectrum_shows_each_value_and_the_gap() -> None:
+    values = np.array([1.0, 0.95, 0.9, 0.3, 0.2])
+    tree = drawn(spectrum_chart(values, 3, 3, "t"))
+    assert len(list(tree.iter("circle"))) == 5
+    assert len([n for n in tree.iter("rect") if n.get("class") == "band"]) == 1
+    assert "K = 3" in texts(tree)
+    none = drawn(spectrum_chart(values, 3, None, "t"))
+    assert not list(none.iter("rect"))
+
+
+@pytest.mark.parametrize("sizes", [[5, 5], [1] * 100, [0, 7, 3]])
+def test_affinity_names_the_clusters_it_has_room_for(sizes: list[int]) -> None:
+    tree = drawn(affinity_chart("data:,", sizes, "t"))
+    named = texts(tree)
+    assert len(named) == 2 * sum(size * 400 / sum(sizes) >= 12 for size in sizes)

@@ -1,0 +1,141 @@
+"""`dcfsc fit` leaves a report, `dcfsc report` draws it again, and neither ever costs the run."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from dcfsc import runs
+from dcfsc.cli import app
+from dcfsc.datasets import Dataset, synthetic
+from dcfsc.report import read_details
+from dcfsc.runs import Run, fit_run
+
+FIT = ("-k", 3, "--method", "closed-form", "--device", "cpu", "--out", "run")
+FILES = ["details.npz", "labels.csv", "model.safetensors", "report.html", "run.json"]
+
+
+def dcfsc(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in args])
+
+
+@pytest.fixture(autouse=True)
+def npy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    path = tmp_path / "points.npy"
+    np.save(path, synthetic(90, 3, 4, 20, random_state=0).X)
+    return path
+
+
+def test_fit_leaves_a_report_and_says_where(npy: Path) -> None:
+    result = dcfsc("fit", npy, *FIT)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert sorted(os.listdir("run")) == FILES
+    assert "run/report.html" in result.stdout
+    assert len(read_details("run/details.npz").labels) == 90
+
+
+def test_fit_without_a_report(npy: Path) -> None:
+    result = dcfsc("fit", npy, *FIT, "--no-report")
+    assert "report" not in result.stdout
+    assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    again = dcfsc("report", "run")
+    assert again.exit_code == 2
+    (line,) = again.stderr.splitlines()
+    assert "--no-report" in line
+
+
+def test_fitting_anew_without_a_report_leaves_none_of_the_earlier_run(npy: Path) -> None:
+    dcfsc("fit", npy, *FIT)
+    dcfsc("fit", npy, *FIT, "--no-report")
+    assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
+
+
+def test_report_draws_the_same_page_again(npy: Path) -> None:
+    dcfsc("fit", npy, *FIT)
+    page = Path("run/report.html").read_bytes()
+    Path("run/report.html").unlink()
+    npy.unlink()
+    assert "run/report.html" in dcfsc("report", "run").stdout
+    assert Path("run/report.html").read_bytes() == page
+    assert dcfsc("report", "run", "--out", "else/where.html", "--quiet").output == ""
+    assert Path("else/where.html").read_bytes() == page
+
+
+def test_report_with_the_images_of_the_features(npy: Path, tmp_path: Path) -> None:
+    dcfsc("fit", npy, *FIT)
+    images = np.random.default_rng(0).integers(0, 256, (90, 6, 6), dtype=np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    before = Path("run/details.npz").read_bytes()
+    assert dcfsc("report", "run", "--data", tmp_path / "images.npy").exit_code == 0
+    assert 'class="px"' in Path("run/report.html").read_text()
+    assert Path("run/details.npz").read_bytes() == before
+    np.save(tmp_path / "few.npy", images[:7])
+    for data, said in ((tmp_path / "few.npy", "7 samples"), (npy, "no images"), ("none", "none")):
+        result = dcfsc("report", "run", "--data", data)
+        assert result.exit_code == 2
+        assert said in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("out", [".", "/proc/report/page.html"])
+def test_page_that_cannot_be_written(npy: Path, out: str) -> None:
+    dcfsc("fit", npy, *FIT)
+    result = dcfsc("report", "run", "--out", out)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_run_that_is_none() -> None:
+    result = dcfsc("report", "nowhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no run's folder" in result.stderr
+
+
+@pytest.mark.parametrize("step", ["describe_details", "write_details", "write_report"])
+def test_failing_report_is_one_warning_and_the_run_stays(
+    npy: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fails(*args: object) -> None:
+        raise ZeroDivisionError("by nothing\nat all")
+
+    monkeypatch.setattr(runs, step, fails)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        result = dcfsc("fit", npy, *FIT)
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("warning: the run is saved in run, but its report could not be made")
+    assert "ZeroDivisionError: by nothing" in line
+    assert len(runs.read_run("run").labels) == 90
+    assert not Path("run/report.html").exists()
+    assert not [name for name in os.listdir("run") if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("shape", [(30, 9), (30, 3, 3), (30, 3, 5, 4)])
+@pytest.mark.parametrize("n_clusters", [2, 29])
+def test_small_and_odd_data_have_reports(shape: tuple[int, ...], n_clusters: int) -> None:
+    X = np.random.default_rng(0).normal(size=shape)
+    options = {"n_clusters": n_clusters, "random_state": 0, "device": "cpu"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the run is saved")
+        run: Run = fit_run(
+            Dataset("odd", X, np.arange(30) % 4), "closed-form", options, Path("run"), report=True
+        )
+    assert (run.folder / "report.html").stat().st_size > 20_000
+
+
+def test_two_samples_have_a_report() -> None:
+    X = np.array([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])
+    options = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the run is saved")
+        fit_run(Dataset("two", X), "closed-form", options, Path("run"), report=True)
+    assert "too few samples" in Path("run/report.html").read_text()

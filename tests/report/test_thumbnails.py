@@ -1,0 +1,118 @@
+"""Thumbnails: the right pixels, within the budget."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dcfsc.report import images_of, thumbnails
+from dcfsc.report import thumbnails as thumbs_function
+from dcfsc.report.thumbnails import (
+    BUDGET,
+    LARGEST_SIDE,
+    SHEET_COLUMNS,
+    affordable,
+    heat_map,
+    sprite_sheet,
+    thumbnail_shape,
+)
+
+
+def decoded(uri: str) -> Image.Image:
+    kind, content = uri.split(",")
+    assert kind == "data:image/png;base64"
+    return Image.open(io.BytesIO(base64.b64decode(content)))
+
+
+def test_what_can_be_looked_at() -> None:
+    assert images_of(np.zeros((2, 4, 4)))
+    assert images_of(np.zeros((2, 3, 4, 4)))
+    assert not images_of(np.zeros((2, 16)))
+    assert not images_of(np.zeros((2, 7, 4, 4)))
+
+
+def test_bytes_stay_as_they_are() -> None:
+    X = np.random.default_rng(0).integers(0, 256, (9, 6, 5), dtype=np.uint8)
+    samples = np.array([4, 0, 8])
+    assert np.array_equal(thumbnails(X, samples), X[samples])
+    colour = np.random.default_rng(0).integers(0, 256, (9, 3, 6, 5), dtype=np.uint8)
+    assert np.array_equal(thumbnails(colour, samples), colour[samples].transpose(0, 2, 3, 1))
+    assert np.array_equal(thumbnails(X[:, None], samples), X[samples])
+    with_alpha = np.concatenate([colour, colour[:, :1]], axis=1)
+    assert np.array_equal(thumbnails(with_alpha, samples), thumbnails(colour, samples))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.bool_, np.uint8])
+def test_other_ranges_are_stretched(dtype: type) -> None:
+    X = (np.arange(40).reshape(2, 4, 5) % 2).astype(dtype)
+    found = thumbnails(X, np.arange(2))
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, 255 * (np.arange(40).reshape(2, 4, 5) % 2))
+
+
+def test_constant_pictures_and_features() -> None:
+    assert thumbnails(np.full((3, 4, 4), 0.5), np.arange(3)).shape == (3, 4, 4)
+    assert thumbnails(np.ones((3, 16)), np.arange(3)).shape == (0, 0, 0)
+
+
+@pytest.mark.parametrize("shape", [(300, 200), (3, 120, 300), (64, 64)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_large_pictures_are_reduced_in_their_proportions(shape: tuple, dtype: type) -> None:
+    X = np.random.default_rng(0).integers(0, 256, (5, *shape)).astype(dtype)
+    found = thumbnails(X, np.arange(5))
+    assert max(found.shape[1:3]) == LARGEST_SIDE
+    ratio = found.shape[1] / found.shape[2]
+    assert ratio == pytest.approx(shape[-2] / shape[-1], rel=0.1)
+    assert abs(float(found.mean()) - 127) < 12
+
+
+def test_reading_in_chunks_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 70, 50))
+    whole = thumbnails(X, np.arange(50))
+    monkeypatch.setitem(thumbs_function.__globals__, "CHUNK_BYTES", 3 * X[0].nbytes)
+    assert np.array_equal(thumbnails(X, np.arange(50)), whole)
+
+
+@given(st.integers(1, 20_000), st.integers(4, 300), st.integers(4, 300), st.booleans())
+@settings(deadline=None)
+def test_all_thumbnails_together_fit_the_budget(
+    count: int, height: int, width: int, colour: bool
+) -> None:
+    shape = (count, 3, height, width) if colour else (count, height, width)
+    h, w = thumbnail_shape(shape, count)
+    assert h * w * (3 if colour else 1) * count <= BUDGET
+    X = np.broadcast_to(np.uint8(1), shape)
+    if count <= affordable(X):
+        assert max(h, w) == min(LARGEST_SIDE, max(height, width))
+
+
+def test_thumbnails_have_that_shape() -> None:
+    X = np.random.default_rng(0).integers(0, 256, (2_000, 3, 40, 40), dtype=np.uint8)
+    found = thumbnails(X, np.arange(2_000))
+    assert found.shape == (2_000, *thumbnail_shape(X.shape, 2_000), 3)
+    assert found.nbytes <= BUDGET
+
+
+@pytest.mark.parametrize("colour", [(), (3,)])
+@pytest.mark.parametrize("count", [1, SHEET_COLUMNS, SHEET_COLUMNS + 5])
+def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, colour: tuple) -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (count, 6, 4, *colour), dtype=np.uint8)
+    uri, columns, rows = sprite_sheet(pictures)
+    pixels = np.asarray(decoded(uri))
+    assert pixels.shape[:2] == (6 * rows, 4 * columns)
+    for at in (0, count // 2, count - 1):
+        y, x = 6 * (at // columns), 4 * (at % columns)
+        assert np.array_equal(pixels[y : y + 6, x : x + 4], pictures[at])
+
+
+def test_heat_map_is_one_colour_of_many_opacities() -> None:
+    values = np.array([[0.0, 0.5], [1.0, 2.0]])
+    pixels = np.asarray(decoded(heat_map(values, (10, 20, 30))).convert("RGBA"))
+    assert pixels[..., 3].tolist() == [[0, 128], [255, 255]]
+    assert (pixels[..., :3] == [10, 20, 30]).all()
