@@ -1,63 +1,258 @@
-"""ClosedFormSubspaceClustering without N x N: seconds, error and peak memory against N.
+"""ClosedFormSubspaceClustering without N x N: seconds by stage, error and peak memory against N.
 
     python benchmarks/bench_scale.py --json results/benchmarks/scale_cpu.json
+    python benchmarks/bench_scale.py --n 1000000 --device cuda \\
+        --json results/benchmarks/scale_gpu.json
 
 K = 20 subspaces of dimension 6 in 64 dimensions, noise a tenth of the signal's norm; each size runs
 in a process of its own, so that its peak memory is its own. Memory of the imports is shown apart.
+On a GPU a small problem runs first, so that no kernel is built inside the times. The peers, with
+--peers, are scikit-learn's on the CPU, each stopped after --peer-limit seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 from measure import finish, parser, peak_rss
 
+K, M, D = 20, 6, 64
 
-def one(n: int, device: str) -> dict[str, object]:
+
+class Stages:
+    """Seconds of named stages; a GPU is waited for at both ends of each."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, run: Callable[[], Any]) -> Any:
+        _wait()
+        start = time.perf_counter()
+        result = run()
+        _wait()
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        return result
+
+
+def _wait() -> None:
     import torch
 
-    from dcfsc import ClosedFormSubspaceClustering
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+class TimedSearch:
+    """An operator whose neighbour searches count as the stage "search"."""
+
+    def __init__(self, operator: Any, stages: Stages) -> None:
+        self._operator, self._stages = operator, stages
+        self.searches: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+    def topk(self, k: int) -> Any:
+        self.searches.append(k)
+        return self._stages("search", lambda: self._operator.topk(k))
+
+    def approximate_topk(self, k: int) -> Any:
+        self.searches.append(k)
+        return self._stages("search", lambda: self._operator.approximate_topk(k))
+
+
+def cluster_in_stages(
+    X: np.ndarray,
+    n_clusters: int,
+    subspace_dim: float | None,
+    device: str,
+    seed: int = 0,
+    search: str = "exact",
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Labels, and figures by stage, of what ClosedFormSubspaceClustering does with its defaults."""
+    import torch
+
+    from dcfsc import spectral
+    from dcfsc.affinity import TopK
+    from dcfsc.estimators.base import _spectral_device
+    from dcfsc.estimators.regularisation import lam_for
+    from dcfsc.estimators.validation import as_float, unit_rows
+    from dcfsc.self_expression import solve
+    from dcfsc.self_expression.approximate import ApproximateNeighbours
+
+    stages = Stages()
+    begin = time.perf_counter()
+    Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
+    lam = stages("lam", lambda: lam_for(Z, n_clusters, subspace_dim))
+    operator: Any = stages("solve", lambda: solve(Z, lam))
+    if search == "approximate":
+        operator = ApproximateNeighbours(operator)
+    timed = TimedSearch(operator, stages)
+    make = TopK(search=search)  # type: ignore[arg-type]
+    A = stages("affinity", lambda: make(timed, n_clusters))
+    stages.seconds["affinity"] -= stages.seconds["search"]
+    place = _spectral_device(operator, A)
+    random = np.random.RandomState(seed)
+    embedding = stages(
+        "embedding",
+        lambda: spectral.embed(A, n_clusters, random_state=random, device=place),
+    )
+    labels = stages(
+        "assignment",
+        lambda: spectral.assign(embedding, n_clusters, random_state=random, device=place),
+    )
+    return labels, {
+        "seconds": time.perf_counter() - begin,
+        "stages": stages.seconds,
+        "searches": timed.searches,
+        "recall": getattr(operator, "recall", None),
+        "edges": int(A.nnz),
+        "solver": embedding.solver,
+        "residual": embedding.residual,
+        "connected_components": embedding.n_connected,
+    }
+
+
+def gpu_peak(device: str) -> dict[str, int | None]:
+    import torch
+
+    if not device.startswith("cuda"):
+        return {"peak_gpu": None, "peak_gpu_reserved": None}
+    return {
+        "peak_gpu": torch.cuda.max_memory_allocated(),
+        "peak_gpu_reserved": torch.cuda.max_memory_reserved(),
+    }
+
+
+def warm_up(device: str, dimension: int = D) -> float:
+    """Seconds of a small problem of the same kind, which builds and loads the GPU's kernels."""
+    import torch
+
+    start = time.perf_counter()
+    if device.startswith("cuda"):
+        cluster_in_stages(subspaces(60_000, dimension=dimension)[0], K, M, device)
+        torch.cuda.reset_peak_memory_stats()
+    return time.perf_counter() - start
+
+
+def subspaces(n: int, noise: float = 0.1, dimension: int = D) -> tuple[np.ndarray, np.ndarray]:
     from dcfsc.datasets import synthetic
+
+    data = synthetic(
+        n_samples=n,
+        n_clusters=K,
+        subspace_dim=M,
+        ambient_dim=dimension,
+        noise=noise,
+        random_state=0,
+    )
+    assert data.y is not None
+    return np.asarray(data.X), data.y
+
+
+def one(n: int, args: argparse.Namespace) -> dict[str, Any]:
+    import dcfsc.estimators  # noqa: F401
     from dcfsc.metrics import clustering_error
 
     imports = peak_rss()
-    data = synthetic(
-        n_samples=n, n_clusters=20, subspace_dim=6, ambient_dim=64, noise=0.1, random_state=0
-    )
-    model = ClosedFormSubspaceClustering(
-        n_clusters=20, subspace_dim=6, device=device, random_state=0
-    )
-    start = time.perf_counter()
-    model.fit(data.X)
-    seconds = time.perf_counter() - start
-    gpu = torch.cuda.max_memory_allocated() if device.startswith("cuda") else None
+    warm = warm_up(args.device)
+    X, y = subspaces(n, args.noise)
+    labels, figures = cluster_in_stages(X, K, M, args.device, search=args.search)
     return {
         "N": n,
-        "seconds": seconds,
-        "error_percent": clustering_error(data.y, model.labels_),
+        "noise": args.noise,
+        "search": args.search,
+        **figures,
+        "error_percent": clustering_error(y, labels),
+        "warm_up_seconds": warm,
         "peak_rss": peak_rss(),
         "rss_after_imports": imports,
-        "peak_gpu": gpu,
+        "data_bytes": X.nbytes,
+        **gpu_peak(args.device),
     }
+
+
+def _nearest_neighbours(X: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import SpectralClustering
+
+    model = SpectralClustering(K, affinity="nearest_neighbors", random_state=0)
+    return model.fit_predict(X)
+
+
+def _kmeans(X: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import KMeans
+
+    return KMeans(K, n_init=10, random_state=0).fit_predict(X)
+
+
+PEERS = {"k-means": _kmeans, "nearest-neighbour spectral clustering": _nearest_neighbours}
+
+
+def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:
+    from dcfsc.metrics import clustering_error
+
+    X, y = subspaces(n, noise)
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    start = time.perf_counter()
+    labels = PEERS[name](X)
+    return {
+        "seconds": time.perf_counter() - start,
+        "error_percent": clustering_error(y, labels),
+        "peak_rss": peak_rss(),
+    }
+
+
+def in_a_process(script: str, arguments: list[str], limit: float | None = None) -> dict[str, Any]:
+    """The JSON that a script prints last, or a word on why there is none."""
+    command = [sys.executable, script, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not finished after {limit:g} s"}
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit status {done.returncode}"}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--sizes", default="1000,10000,100000")
+    options.add_argument("--sizes", "--n", default="1000,10000,100000")
     options.add_argument("--device", default="cpu")
+    options.add_argument("--noise", type=float, default=0.1)
+    options.add_argument("--search", choices=("exact", "approximate"), default="exact")
+    options.add_argument("--peers", action="store_true", help="scikit-learn's alternatives too")
+    options.add_argument("--peer-limit", type=float, default=600.0, metavar="SECONDS")
     options.add_argument("--one", type=int, help="run a single size in this process")
+    options.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     args = options.parse_args()
-    if args.one:
-        print(json.dumps(one(args.one, args.device)))
+    if args.peer:
+        print(json.dumps(one_peer(args.peer, args.one, args.noise)))
         return
-    figures = []
+    if args.one:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+        print(json.dumps(one(args.one, args)))
+        return
+    figures: list[dict[str, Any]] = []
+    shared = ["--noise", str(args.noise)]
     for size in args.sizes.split(","):
-        command = [sys.executable, __file__, "--one", size, "--device", args.device]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        figures.append(json.loads(done.stdout.splitlines()[-1]))
+        run = ["--one", size, "--device", args.device, "--search", args.search, *shared]
+        row = {"N": int(size), **in_a_process(__file__, run)}
+        if args.peers:
+            row["peers"] = {
+                peer: in_a_process(
+                    __file__, ["--one", size, "--peer", peer, *shared], args.peer_limit
+                )
+                for peer in PEERS
+            }
+        figures.append(row)
     finish(args, "scale", figures)
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from dcfsc import affinity
 from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy, principal_rows
+from dcfsc.affinity.topk import _sparse_symmetric_by_sorting, sparse_symmetric
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
@@ -131,6 +134,49 @@ def test_k_grows_until_the_graph_has_no_more_pieces_than_clusters():
     pieces = connected_components(TopK(1, grow=False)(ExplicitCoefficients(C), 2))[0]
     grown = connected_components(TopK(1)(ExplicitCoefficients(C), 2))[0]
     assert (pieces, grown) == (8, 2)
+
+
+def test_growing_asks_for_few_scans():
+    """Neighbours found beyond k are used before another scan is made."""
+    asked = []
+
+    class Counting(ExplicitCoefficients):
+        def topk(self, k):
+            asked.append(k)
+            return super().topk(k)
+
+    C = torch.zeros(40, 40, dtype=torch.float64)
+    C[:20, :20] = C[20:, 20:] = 0.5
+    C[torch.arange(40), torch.arange(40) ^ 1] = 1.0
+    A = TopK(1)(Counting(C.fill_diagonal_(0.0)), 2)
+    assert connected_components(A)[0] == 2
+    assert asked[0] == 2
+    assert all(later > 2 * earlier for earlier, later in pairwise(asked))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 6), st.integers(0, 1000))
+def test_sorting_gives_the_same_graph_as_scipy(n, k, seed):
+    k = min(k, n - 1)
+    generator = torch.Generator().manual_seed(seed)
+    columns = torch.rand(n, n, generator=generator).fill_diagonal_(-1.0).topk(k, dim=1).indices
+    weights = torch.rand(n, k, generator=generator, dtype=torch.float64)
+    weights[weights < 0.2] = 0.0
+    expected = sparse_symmetric(weights, columns, n)
+    expected.sort_indices()
+    got = _sparse_symmetric_by_sorting(weights, columns, n)
+    np.testing.assert_array_equal(got.indptr, expected.indptr)
+    np.testing.assert_array_equal(got.indices, expected.indices)
+    np.testing.assert_array_equal(got.data, expected.data)
+    copied = sp.csr_array((got.data, got.indices, got.indptr), shape=got.shape)
+    assert copied.has_canonical_format
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_graph_of_a_gpu_is_the_cpus():
+    Z = torch.randn(900, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    one, other = (TopK()(solve(Z.to(device), 1.0), 3) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(one.toarray(), other.toarray(), atol=1e-10)
 
 
 def test_names_and_objects():

@@ -223,3 +223,9 @@ def test_without_the_package_the_extra_is_named(digits, monkeypatch):
     monkeypatch.setitem(sys.modules, "kymatio.scattering2d.frontend.torch_frontend", None)
     with pytest.raises(InputError, match=r"pip install dcfsc\[scattering\]"):
         ScatteringFeatures().fit(digits)
+
+
+def test_paths_of_a_single_number_are_not_scaled_to_a_constant():
+    X = np.random.default_rng(0).integers(0, 17, (30, 8, 8)).astype(np.uint8)
+    Z = ScatteringFeatures(J=3, L=4, n_components=5, device="cpu", verbose=False).fit_transform(X)
+    assert np.linalg.matrix_rank(Z) == 5

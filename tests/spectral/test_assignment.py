@@ -15,7 +15,7 @@ from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import assign, assignment, cluster, embed
+from dcfsc.spectral import assign, assignment, cluster, embed, kmeans
 from dcfsc.spectral.assignment import METHODS
 
 
@@ -166,8 +166,8 @@ def test_every_graph_gets_labels(n, density, seed, data):
 
 def test_large_inputs_seed_kmeans_on_a_sample(monkeypatch, caplog, embedding):
     V, y = embedding
-    monkeypatch.setattr(assignment, "LARGE", 100)
-    monkeypatch.setattr(assignment, "SAMPLE", 60)
+    monkeypatch.setattr(kmeans, "LARGE", 100)
+    monkeypatch.setattr(kmeans, "SAMPLE", 60)
     with caplog.at_level(logging.INFO, logger="dcfsc"):
         labels = assign(V, 6, random_state=0)
     assert same_partition(labels, y)

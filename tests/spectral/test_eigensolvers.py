@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.neighbors import kneighbors_graph
 
 from dcfsc.spectral import eigensolvers
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
@@ -82,6 +83,73 @@ def test_the_start_fixes_the_result(ring_of_clusters):
     for solver in SOLVERS.values():
         first, second = solver(S, K, 1e-8, start()), solver(S, K, 1e-8, start())
         assert torch.equal(first[1], second[1])
+
+
+@pytest.fixture
+def neighbour_graph():
+    """Seven nearest neighbours of six overlapping clouds: a spectrum without gaps close to 1."""
+    rng = np.random.default_rng(0)
+    X = 2.2 * np.eye(6)[rng.integers(0, 6, 900)][:, :4] + rng.normal(scale=0.5, size=(900, 4))
+    A = kneighbors_graph(X, 7)
+    return sp.csr_array(A + A.T)
+
+
+def filters_used(monkeypatch):
+    used = []
+    whole = eigensolvers._chebyshev_filter
+
+    def record(S, X, degree, a):
+        used.append(X.dtype)
+        return whole(S, X, degree, a)
+
+    monkeypatch.setattr(eigensolvers, "_chebyshev_filter", record)
+    return used
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.05])
+@pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-10])
+def test_the_filter_is_single_at_first_and_double_for_the_last_digits(
+    tau, tol, monkeypatch, neighbour_graph
+):
+    used = filters_used(monkeypatch)
+    S = read_affinity(neighbour_graph).normalized(tau)
+    values, vectors = SOLVERS["block"](S, K, tol, start(900))
+    assert torch.float32 in used
+    assert used[-1] == (torch.float64 if tol < eigensolvers.SINGLE_RESIDUAL else torch.float32)
+    assert values.dtype == vectors.dtype == torch.float64
+    assert residual(S, values, vectors) <= tol
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(K), atol=1e-12)
+    # The eigenvalues' error is of second order in the residual, over the gap.
+    np.testing.assert_allclose(values, reference(S, K)[0], atol=max(tol**2 / 1e-3, 1e-12))
+
+
+def test_a_filter_that_lifts_too_much_is_double_from_the_start(monkeypatch, blocks):
+    """Beside two eigenvalues 1 the third lies far inside: single precision never found it."""
+    used = filters_used(monkeypatch)
+    S = read_affinity(blocks([300, 300])[0]).normalized(0.0)
+    values, vectors = SOLVERS["block"](S, 3, 1e-8, start(600))
+    assert residual(S, values, vectors) <= 1e-8
+    np.testing.assert_allclose(values, reference(S, 3)[0], atol=1e-12)
+    assert set(used) == {torch.float64}
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_orthonormal_bases_of_dependent_columns(n):
+    rng = np.random.default_rng(0)
+    V = torch.linalg.qr(torch.from_numpy(rng.normal(size=(n, 4)))).Q
+    independent = torch.from_numpy(rng.normal(size=(n, 6)))
+    nearly = independent.clone()
+    nearly[:, 3] = nearly[:, 2] + 1e-9 * nearly[:, 3]
+    dependent = independent.clone()
+    dependent[:, 5] = dependent[:, 0]
+    inside = torch.cat([V[:, :2], independent], dim=1)
+    for W in (independent, nearly, dependent, inside, 1e-200 * independent):
+        Q = eigensolvers._orthonormal_against(V, W)
+        np.testing.assert_allclose(Q.T @ Q, np.eye(W.shape[1]), atol=1e-12)
+        np.testing.assert_allclose(V.T @ Q, 0.0, atol=1e-12)
+        if W is independent or W is nearly:
+            left = W - V @ (V.T @ W)
+            np.testing.assert_allclose(Q @ (Q.T @ left), left, atol=1e-7)
 
 
 def test_filter_grows_above_its_interval_and_is_small_inside():

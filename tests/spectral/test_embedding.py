@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import eigengap, eigensolvers, embed, embedding
+from dcfsc.spectral import cluster, eigengap, eigensolvers, embed, embedding
 from dcfsc.spectral.eigensolvers import SOLVERS
 
 KINDS = {
@@ -175,6 +175,7 @@ def test_unusable_n_components(n_components):
         ({"regularization": "some"}, "regularization"),
         ({"regularization": np.nan}, "regularization"),
         ({"tol": -1}, "tol"),
+        ({"tol": "coarse"}, "tol"),
         ({"device": "nowhere"}, "device"),
         ({"device": "meta"}, "device"),
         ({"random_state": "seed"}, "random_state"),
@@ -254,7 +255,52 @@ def test_auto_chooses_by_size_and_connection(ring_of_clusters, blocks):
     assert embed(ring_of_clusters(800, 5)[0], 5).solver == "arpack"
     assert embed(ring_of_clusters(800, 5)[0].toarray(), 5).solver == "arpack"
     assert embed(ring_of_clusters(800, 5)[0], 300).solver == "eigh"
-    assert embed(blocks([300, 300])[0], 2).solver == "block"
+    # Two components hold the two vectors asked for, but not three.
+    assert embed(blocks([300, 300])[0], 2).solver == "components"
+    assert embed(blocks([300, 300])[0], 3).solver == "block"
+
+
+@pytest.mark.parametrize("sizes", [[40, 25, 30], [300, 280, 260, 5, 7], [2, 2]])
+def test_vectors_of_components_are_those_a_solver_finds(sizes, blocks):
+    A, _ = blocks(sizes)
+    big = [size for size in sizes if size * 10 * len(sizes) >= sum(sizes)]
+    k = len(big)
+    written = embed(A, k, random_state=0)
+    assert written.solver == "components"
+    assert written.residual < 1e-14
+    np.testing.assert_array_equal(written.values, 1.0)
+    np.testing.assert_allclose(written.vectors.T @ written.vectors, np.eye(k), atol=1e-14)
+    found = embed(A, k, solver="eigh", random_state=0)
+    np.testing.assert_allclose(projector(written), projector(found), atol=1e-8)
+    np.testing.assert_array_equal(written.set_aside, found.set_aside)
+
+
+def test_tol_auto_goes_with_the_number_of_points(monkeypatch, caplog, ring_of_clusters):
+    A, _ = ring_of_clusters(900, 5, noise=0.3)
+    asked = []
+
+    def record(S, k, tol, start):
+        asked.append(tol)
+        return eigensolvers.block(S, k, tol, start)
+
+    for name in SOLVERS:
+        monkeypatch.setitem(SOLVERS, name, record)
+    assert embed(A, 5, random_state=0).residual <= 1e-8
+    monkeypatch.setattr(embedding, "LARGE", 500)
+    with caplog.at_level(logging.INFO, logger="dcfsc"):
+        assert embed(A, 5, random_state=0).residual <= 1e-6
+    assert asked == [1e-8, 1e-6]
+    assert "residual of 1e-06" in caplog.text
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.4, 0.7])
+def test_the_coarse_tolerance_changes_no_labels(noise, ring_of_clusters):
+    A, _ = ring_of_clusters(4000, 8, noise=noise)
+    fine = cluster(A, 8, solver="block", tol=1e-10, random_state=0)
+    coarse = cluster(A, 8, solver="block", tol=embedding.AUTO_TOL_LARGE, random_state=0)
+    assert fine.embedding.residual <= 1e-10
+    assert coarse.embedding.residual <= embedding.AUTO_TOL_LARGE
+    np.testing.assert_array_equal(fine.labels, coarse.labels)
 
 
 def test_eigengap_ranks_the_planted_number_first(ring_of_clusters):

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from scipy.sparse.csgraph import connected_components
+from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 
 from .base import Coefficients
 
+logger = logging.getLogger("dcfsc")
+
 LARGEST_K = 64
+SCALES = ("auto", "cosine", "maximum", "none")
+SEARCHES = ("exact", "approximate")
 
 
 @dataclass(frozen=True)
@@ -28,58 +35,118 @@ class TopK:
     A graph in more pieces than there are clusters cannot be cut into clusters: with ``grow``, k is
     doubled (up to ``LARGEST_K``) until at most ``n_clusters`` connected components are left.
 
+    ``search="approximate"`` takes nearly the largest, from a search that looks at a small share of
+    the pairs and measures what it misses. It is never chosen unless asked for.
+
     Memory N k: the N x N matrix never exists where the coefficients can give their top k by
-    themselves, as the closed form can.
+    themselves, as the closed form can. The graph is put together where the coefficients live.
     """
 
     k: int = 4
     power: float = 4.0
     scale: Literal["auto", "cosine", "maximum", "none"] = "auto"
     grow: bool = True
+    search: Literal["exact", "approximate"] = "exact"
 
     def __post_init__(self) -> None:
-        if self.scale not in ("auto", "cosine", "maximum", "none"):
-            raise unknown_name("scale", self.scale, ("auto", "cosine", "maximum", "none"))
+        if self.scale not in SCALES:
+            raise unknown_name("scale", self.scale, SCALES)
+        if self.search not in SEARCHES:
+            raise unknown_name("search", self.search, SEARCHES)
         if self.k < 1 or self.power <= 0:
             raise InputError(
                 f"k must be at least 1 and power positive; got k={self.k}, power={self.power}."
             )
 
     def __call__(self, coefficients: Coefficients, n_clusters: int) -> sp.csr_array:
-        k = self.k
-        A = self._graph(coefficients, k)
-        while self.grow and k < min(LARGEST_K, coefficients.n - 1):
-            if connected_components(A, directed=False)[0] <= n_clusters:
+        k, largest = self.k, min(LARGEST_K, coefficients.n - 1)
+        # A scan costs nearly the same for twice as many neighbours, a second scan costs twice.
+        found = self._neighbours(coefficients, 2 * k if self.grow and k < largest else k)
+        A = self._graph(coefficients, found, k)
+        while self.grow and k < largest:
+            pieces = _count_components(A)
+            if pieces <= n_clusters:
                 break
             k *= 2
-            A = self._graph(coefficients, k)
+            logger.info("the graph has %d pieces, more than clusters: k grows to %d", pieces, k)
+            if k > found[0].shape[1]:
+                found = self._neighbours(coefficients, 2 * k if k < largest else k)
+            A = self._graph(coefficients, found, k)
         return A
 
-    def _graph(self, coefficients: Coefficients, k: int) -> sp.csr_array:
-        values, indices = coefficients.topk(k)
-        weights = np.abs(values.detach().cpu().numpy().astype(np.float64))  # (N, k)
-        columns = indices.cpu().numpy()
+    def _neighbours(self, coefficients: Coefficients, k: int) -> tuple[Tensor, Tensor]:
+        """Magnitudes, in descending order, and columns (N, k)."""
+        if self.search == "exact":
+            values, indices = coefficients.topk(k)
+        elif hasattr(coefficients, "approximate_topk"):
+            values, indices = coefficients.approximate_topk(k)
+        else:
+            raise InputError(
+                "search='approximate' needs coefficients with approximate_topk, such as "
+                "those of dcfsc.self_expression.approximate; use search='exact' here."
+            )
+        if values.device.type not in ("cpu", "cuda"):  # Metal has no float64
+            values, indices = values.cpu(), indices.cpu()
+        magnitude = values.detach().abs().to(torch.float64)
+        magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
+        return magnitude, indices.gather(1, order)
+
+    def _graph(
+        self, coefficients: Coefficients, found: tuple[Tensor, Tensor], k: int
+    ) -> sp.csr_array:
+        weights, columns = found[0][:, :k], found[1][:, :k]
         leverage = getattr(coefficients, "leverage", None)
         if self.scale == "cosine" or (self.scale == "auto" and leverage is not None):
             if leverage is None:
                 raise InputError("scale='cosine' needs the closed form; use 'maximum' here.")
-            h = leverage.cpu().numpy()
+            h = leverage.to(weights)
             # C_ij = H_ij / (1 - h_i); a zero row has no leverage and no direction.
-            length = np.sqrt(np.maximum(h, np.finfo(np.float64).tiny))
-            weights *= ((1.0 - h) / length)[:, None] / length[columns]
-            np.minimum(weights, 1.0, out=weights)
+            length = h.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+            weights = weights * ((1.0 - h) / length)[:, None] / length[columns]
+            weights = weights.clamp_max_(1.0)
         elif self.scale != "none":
-            largest = weights.max(axis=1, keepdims=True, initial=0.0)
-            weights /= np.where(largest > 0, largest, 1.0)
+            largest = weights[:, :1]
+            weights = weights / largest.masked_fill(largest == 0, 1.0)
         return sparse_symmetric(weights**self.power, columns, coefficients.n)
 
 
-def sparse_symmetric(weights: np.ndarray, indices: np.ndarray, n: int) -> sp.csr_array:
-    """W + W' as CSR from k weights and column indices a row, both (N, k)."""
-    k = indices.shape[1]
+def sparse_symmetric(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
+    """W + W' as CSR from k float64 weights and distinct columns a row, both (N, k)."""
+    if weights.device.type != "cpu":
+        return _sparse_symmetric_by_sorting(weights, columns, n)
+    k = columns.shape[1]
     kind = np.int32 if n * k < 2**31 - 1 else np.int64
     pointers = np.arange(0, n * k + 1, k, dtype=kind)
-    W = sp.csr_array((weights.ravel(), indices.ravel().astype(kind), pointers), shape=(n, n))
+    data = weights.numpy().ravel()
+    W = sp.csr_array((data, columns.numpy().ravel().astype(kind), pointers), shape=(n, n))
     A = sp.csr_array(W + W.T)
     A.eliminate_zeros()
     return A
+
+
+def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
+    """The same on a device: both directions of every edge, sorted by place, equal places added."""
+    rows = torch.arange(n, device=columns.device)[:, None].expand_as(columns)
+    place = torch.cat([(rows * n + columns).flatten(), (columns * n + rows).flatten()])
+    place, order = place.sort()
+    place, slot = torch.unique_consecutive(place, return_inverse=True)
+    # No place has more than two terms, so the order of the additions does not matter.
+    values = weights.new_zeros(len(place)).index_add_(0, slot, weights.flatten().repeat(2)[order])
+    place, values = place[values > 0], values[values > 0]
+    kind = np.int32 if max(n, len(place)) < 2**31 - 1 else np.int64
+    pointers = torch.searchsorted(place, torch.arange(n + 1, device=place.device) * n)
+    A = sp.csr_array(
+        (
+            values.cpu().numpy(),
+            (place % n).cpu().numpy().astype(kind),
+            pointers.cpu().numpy().astype(kind),
+        ),
+        shape=(n, n),
+    )
+    A.has_sorted_indices = A.has_canonical_format = True
+    return A
+
+
+def _count_components(A: sp.csr_array) -> int:
+    # A is symmetric, so its strong components are its components, found without a transpose.
+    return connected_components(A, directed=True, connection="strong", return_labels=False)

@@ -10,14 +10,17 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import spectral
+from dcfsc import distributed, spectral
 from dcfsc.self_expression.approximate import ApproximateNeighbours
 
-# A sparse graph of fewer points is solved on the CPU before a GPU's kernels are all launched.
+from . import sharded
+from .diagnostics import Diagnostics
+
+# A sparse graph of up to so many points is solved on the CPU, wherever its coefficients live.
 SMALL_GRAPH = 20_000
 
 
-class SubspaceClusterer(ClusterMixin, BaseEstimator):
+class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
     A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`.
@@ -33,7 +36,11 @@ class SubspaceClusterer(ClusterMixin, BaseEstimator):
         self, coefficients: Any, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
         """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
+        if distributed.active():
+            sharded.cluster(self, coefficients, n_clusters, random_state)
+            return
         self.coefficients_ = coefficients
+        self.__dict__.pop("share_", None)
         make = affinities.get(self.affinity, n_clusters)
         if getattr(make, "search", "exact") == "approximate":
             self.coefficients_ = coefficients = ApproximateNeighbours(coefficients)

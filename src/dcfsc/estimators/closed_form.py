@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dcfsc import distributed
 from dcfsc.self_expression import ClosedForm, solve
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
 from .prediction import vote
 from .regularisation import lam_for
+from .sharded import check_choices, check_whole, common_random_state, total_samples
 from .validation import (
     as_float,
     check_array,
@@ -105,35 +106,44 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
-        X = check_array(self, X, reset=True, least_samples=2)
-        n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
+        X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
+        n_clusters = check_n_clusters(self.n_clusters, total_samples(X.shape[0]))
+        check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
-        random_state = check_random_state(self.random_state)
+        random_state = common_random_state(self.random_state)
         Z = self._features(X)
         if fixed is None:
             fixed = lam_for(Z, n_clusters, self.subspace_dim)
         self.lam_ = fixed
-        self._operator = solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
-        self.leverage_ = self._operator.leverage.cpu().numpy()
-        self.effective_dof_ = self._operator.effective_dof
-        self._cluster(self._operator, n_clusters, random_state)
+        operator = self._operator = self._solve(Z)
+        self.leverage_ = operator.leverage.cpu().numpy()
+        self.effective_dof_ = operator.effective_dof
+        self._cluster(operator, n_clusters, random_state)
         self._training_features = Z
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels of unseen samples, by the mass of their ridge codes over the training set."""
         check_is_fitted(self)
+        check_whole(self)
         X = check_array(self, X, reset=False)
         k = max(1, int(self.n_neighbors))
+        if self._operator is None:
+            self._operator = self._solve(self._training_features)
         return vote(self._operator, self.labels_, int(self.n_clusters), self._features(X), k)
 
     def _features(self, X: np.ndarray) -> Tensor:
         Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
         return unit_rows(Z) if self.normalize else Z
 
-    _operator: ClosedForm
+    def _solve(self, Z: Tensor) -> ClosedForm:
+        Z = Z.to(resolve_device(self.device))
+        return solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
+
+    _operator: ClosedForm | None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        check_whole(self)
         tensors = {
             "features": self._training_features,
             "labels": torch.from_numpy(self.labels_),
@@ -152,6 +162,6 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.lam_ = float(values["lam"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = int(values["n_features_in"])
-        self._operator = solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
-        self.leverage_ = self._operator.leverage.cpu().numpy()
-        self.effective_dof_ = self._operator.effective_dof
+        operator = self._operator = self._solve(Z)
+        self.leverage_ = operator.leverage.cpu().numpy()
+        self.effective_dof_ = operator.effective_dof

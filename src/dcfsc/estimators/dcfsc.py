@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 
+from dcfsc import distributed
 from dcfsc.self_expression import ClosedForm, solve
 from dcfsc.training import (
     EVALUATION_CHUNK,
@@ -29,6 +29,7 @@ from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
 from .regularisation import lam_for, target_dof
+from .sharded import check_choices, check_whole, common_random_state, total_samples
 from .validation import (
     check_array,
     check_at_least,
@@ -87,8 +88,10 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
-        A file that training saves itself to every half minute, and goes on from if it is there:
-        to the same result, if ``random_state`` is an integer. It is left to the caller to delete.
+        A file that training saves itself to, and goes on from if it is there: to the same result,
+        if ``random_state`` is an integer. It is left to the caller to delete.
+    checkpoint_every : float
+        Seconds between two savings; 0 saves after every step.
     verbose : "auto" or bool
         A progress bar; "auto" shows one on a terminal only.
     callbacks : sequence of callables
@@ -127,6 +130,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         device: Any = "auto",
         random_state: Any = None,
         checkpoint: Any = None,
+        checkpoint_every: float = 30.0,
         verbose: bool | str = "auto",
         callbacks: Sequence[Callback] = (),
     ):
@@ -150,20 +154,23 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.device = device
         self.random_state = random_state
         self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.verbose = verbose
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True, least_samples=2)
-        n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
+        X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
+        n_clusters = check_n_clusters(self.n_clusters, total_samples(X.shape[0]))
+        check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
         if self.batch_size is not None:
             check_at_least("batch_size", self.batch_size, 1)
-        random_state = check_random_state(self.random_state)
+        random_state = common_random_state(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            checkpoint = Checkpoint(self.checkpoint, identity(self, X))
+            check_at_least("checkpoint_every", self.checkpoint_every, 0.0)
+            checkpoint = Checkpoint(self.checkpoint, identity(self, X), self.checkpoint_every)
         generator = local_generator(random_state)
         with self._pretrained(X, generator, self.steps, checkpoint) as inputs:
             if self.steps:
@@ -186,8 +193,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if fixed is None:
             fixed = lam_for(Z, n_clusters, self.subspace_dim)
         self.lam_ = fixed
-        self._set_latents(Z)
-        self._cluster(self._operator, n_clusters, random_state)
+        self._cluster(self._set_latents(Z), n_clusters, random_state)
         return self
 
     def _lam_rule(
@@ -206,19 +212,25 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     def predict(self, X: Any) -> np.ndarray:
         """Labels of unseen samples, by the mass of their latents' codes over the training set."""
         Z = self._encode(X)
+        check_whole(self)
         k = max(1, int(self.n_neighbors))
+        if self._operator is None:
+            self._set_latents(torch.from_numpy(self.latents_).to(Z.device))
+        assert self._operator is not None
         return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
 
-    def _set_latents(self, Z: Tensor) -> None:
-        self._operator = solve(Z, self.lam_)
+    def _set_latents(self, Z: Tensor) -> ClosedForm:
+        operator = self._operator = solve(Z, self.lam_)
         self.latents_ = Z.cpu().numpy()
-        self.leverage_ = self._operator.leverage.cpu().numpy()
-        self.effective_dof_ = self._operator.effective_dof
+        self.leverage_ = operator.leverage.cpu().numpy()
+        self.effective_dof_ = operator.effective_dof
         self._n_features_out = Z.shape[1]
+        return operator
 
-    _operator: ClosedForm
+    _operator: ClosedForm | None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        check_whole(self)
         tensors, values = self._network_state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)

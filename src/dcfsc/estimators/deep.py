@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc import networks
+from dcfsc import distributed, networks
 from dcfsc.training import Callback, Checkpoint, History, encode, pretrain
 
 from .network_choice import NetworkInputs, as_inputs, initial_network
@@ -129,14 +129,26 @@ def identity(estimator: Any, X: Any) -> str:
     """A fingerprint of what a training run is: its parameters and its samples.
 
     What changes nothing in the result is left out. The samples are told by their shape and by up
-    to ``WITNESSES`` of them.
+    to ``WITNESSES`` of them, each digested by the process that has it: the same fingerprint
+    however many there are.
     """
-    passing = {"device", "verbose", "callbacks", "checkpoint"}
+    passing = {"device", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
     given = estimator.get_params(deep=False).items()
     told = {k: repr(v) for k, v in sorted(given) if k not in passing}
-    rows = np.linspace(0, len(X) - 1, min(len(X), WITNESSES)).astype(np.int64)
+    counts = distributed.row_counts(len(X), torch.device("cpu"))
+    first, n = sum(counts[: distributed.rank()]), sum(counts)
+    rows = np.unique(np.linspace(0, n - 1, min(n, WITNESSES)).astype(np.int64)) - first
+    own = [_digest(X[int(i)]) for i in rows[(rows >= 0) & (rows < len(X))]]
+    witnesses = distributed.gather_rows(
+        torch.frombuffer(bytearray(b"".join(own)), dtype=torch.uint8).view(-1, 32)
+        if own
+        else torch.empty(0, 32, dtype=torch.uint8)
+    )
     digest = hashlib.sha256(json.dumps(told).encode())
-    digest.update(f"{tuple(X.shape)} {X.dtype}".encode())
-    for i in np.unique(rows):
-        digest.update(np.ascontiguousarray(X[int(i)]).tobytes())
+    digest.update(f"{(n, *X.shape[1:])} {X.dtype}".encode())
+    digest.update(witnesses.numpy().tobytes())
     return digest.hexdigest()
+
+
+def _digest(sample: Any) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(sample).tobytes()).digest()

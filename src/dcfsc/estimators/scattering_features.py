@@ -50,7 +50,7 @@ class ScatteringFeatures(
         At most so many principal components (never more than samples or coefficients); None
         keeps all of these.
     scale_paths : bool
-        Divide every path of a sample by its largest magnitude.
+        Divide every path of a sample by its largest magnitude, where a path is more than a number.
     unit_rows : bool
         Scale every sample's features to unit length.
     batch_size : int
@@ -180,7 +180,7 @@ class ScatteringFeatures(
             scaled = np.ascontiguousarray(chunk * np.float64(self.input_scale_), dtype=np.float32)
             pixels = torch.from_numpy(scaled).to(resolve_device(self.device))
         S = self._scattering(pixels.reshape(-1, *pixels.shape[-2:]))  # (b c, paths, h', w')
-        if self.scale_paths:
+        if self.scale_paths and S.shape[2] * S.shape[3] > 1:  # one number would become a constant
             largest = S.abs().amax(dim=(2, 3), keepdim=True)
             floor = (NOISE * largest.amax(dim=1, keepdim=True)).clamp_min(torch.finfo().tiny)
             S /= largest.maximum(floor)

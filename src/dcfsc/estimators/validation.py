@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
@@ -40,16 +41,27 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
     else:
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
+        if sp.issparse(X):
+            raise InputError("X is a sparse matrix; give a dense array, as X.toarray() is.")
         integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
-        X = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            allow_nd=True,
-            dtype=np.uint8 if integer_images else (np.float64, np.float32),
-            order="C",
-            ensure_min_samples=least_samples,
-        )
+        try:
+            if np.ndim(X) < 2:
+                raise InputError(
+                    f"X must have samples in rows; got {np.ndim(X)} dimensions. Reshape your data: "
+                    "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample."
+                )
+            X = validate_data(
+                estimator,
+                X,
+                reset=reset,
+                allow_nd=True,
+                dtype=np.uint8 if integer_images else (np.float64, np.float32),
+                order="C",
+                ensure_min_samples=least_samples,
+            )
+        except ValueError as error:
+            # what is wrong stands in the first line; the rest recommends other estimators
+            raise InputError(str(error).strip().splitlines()[0]) from None
     if X.ndim > 4:
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."

@@ -13,6 +13,7 @@ from .closed_form import ClosedForm, cholesky
 from .gram import gram, row_chunks
 from .largest import largest_inner_products
 from .products import SplitMatrix, splits
+from .sharded import in_order, largest_inner_products_of_all
 from .triangular import triangular_inverse
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
@@ -60,7 +61,8 @@ class FeatureForm(ClosedForm):
     """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'.
 
     Where samples are divided among processes (:func:`dcfsc.distributed.sharded`), Z holds those of
-    this one; the two d x d sums over samples, Z'Z and Y'V, are then taken over all of them.
+    this one; the two d x d sums over samples, Z'Z and Y'V, are then taken over all of them, and
+    :meth:`topk` finds columns among all of them. Rows and codes stay those over its own samples.
     """
 
     form = "features"
@@ -126,7 +128,10 @@ class FeatureForm(ClosedForm):
         return block.to(self.dtype)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        values, indices = largest_inner_products(self.Y, self.Y, k, diagonal=0)
+        if distributed.active():
+            values, indices = largest_inner_products_of_all(self.Y, k)
+        else:
+            values, indices = in_order(*largest_inner_products(self.Y, self.Y, k, diagonal=0))
         return (values / self._columns(values.dtype)[1]).to(self.dtype), indices
 
     def code(self, z: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.errors import unknown_name
+from dcfsc.errors import InputError, unknown_name
 
 from .closed_form import ClosedForm, check_problem
 from .feature_form import FeatureForm
@@ -33,6 +33,8 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     check_problem(Z, lam)
     if form == "auto":
         form = "samples" if Z.shape[0] <= Z.shape[1] and not distributed.active() else "features"
+    if form == "samples" and distributed.active():
+        raise InputError("form='samples' needs all samples in one process; use 'features' here.")
     if form == "samples":
         return SampleForm(Z.detach(), lam)
     if form == "features":

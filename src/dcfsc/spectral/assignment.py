@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 
 import numpy as np
 import scipy.linalg
-from sklearn.cluster import KMeans
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.spectral.embedding import Embedding, Seed, random_from
-
-logger = logging.getLogger("dcfsc")
+from dcfsc.spectral.kmeans import kmeans
 
 METHODS = ("kmeans", "cluster_qr", "discretize")
 ROWS = ("auto", "unit", "random_walk", "plain")
 
-# Beyond this many rows k-means looks for its centres on a sample of SAMPLE rows.
-LARGE = 50_000
-SAMPLE = 20_000
 # A row this short holds rounding errors only (an eigenvector's entries are about N^-1/2).
 ZERO_ROW = 1e-13
 
@@ -34,6 +29,7 @@ def assign(
     random_state: Seed = None,
     n_init: int = 10,
     n_restarts: int = 1,
+    device: str | torch.device | None = None,
 ) -> np.ndarray:
     """Labels (N,) int64 for ``n_clusters`` clusters, numbered by first appearance.
 
@@ -41,7 +37,7 @@ def assign(
 
     - "kmeans": k-means with ``n_init`` starts on the rows of the embedding scaled to length 1
       (Ng, Jordan and Weiss 2001). Above 50,000 points the starts run on a random sample of
-      20,000 rows and the best centres are refined once on all rows.
+      20,000 rows and the best centres are refined once on all rows, on ``device`` (None: the CPU).
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
       the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
       the best objective wins. The default 1 is the protocol behind published numbers.
@@ -68,12 +64,12 @@ def assign(
     random = random_from(random_state)
 
     V = _rows(embedding, K, method, rows)
-    evident = ~embedding.set_aside & (np.linalg.norm(embedding.vectors, axis=1) > ZERO_ROW)
+    evident = ~embedding.set_aside & (_lengths(embedding.vectors) > ZERO_ROW)
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
     elif method == "kmeans":
-        labels = _kmeans(V[evident], K, random, n_init)
+        labels = _kmeans(V if evident.all() else V[evident], K, random, n_init, device)
     elif method == "discretize":
         labels = discretize(V[evident], random, n_restarts)
     else:
@@ -151,16 +147,22 @@ def _polar(M: np.ndarray) -> tuple[np.ndarray, float]:
     return U @ Wt, float(s.sum())
 
 
-def _kmeans(V: np.ndarray, K: int, random: np.random.RandomState, n_init: int) -> np.ndarray:
+def _kmeans(
+    V: np.ndarray,
+    K: int,
+    random: np.random.RandomState,
+    n_init: int,
+    device: str | torch.device | None,
+) -> np.ndarray:
     with warnings.catch_warnings():
         # Fewer distinct rows than clusters: said once, in this library's words, by `_complete`.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if len(V) <= LARGE:
-            return KMeans(K, n_init=n_init, random_state=random).fit(V).labels_
-        logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, len(V))
-        sample = V[random.choice(len(V), SAMPLE, replace=False)]
-        centres = KMeans(K, n_init=n_init, random_state=random).fit(sample).cluster_centers_
-        return KMeans(K, init=centres, n_init=1, random_state=random).fit(V).labels_
+        return kmeans(torch.from_numpy(V).to(device), K, random, n_init)
+
+
+def _lengths(V: np.ndarray) -> np.ndarray:
+    """|v| of the rows of V, in one pass over a large array."""
+    return np.sqrt(np.einsum("ij,ij->i", V, V))
 
 
 def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
@@ -174,8 +176,8 @@ def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
     if rows == "random_walk":
         V = embedding.random_walk_vectors()[:, : V.shape[1]]
     if rows == "unit" or (rows == "auto" and method == "kmeans"):
-        length = np.linalg.norm(V, axis=1, keepdims=True)
-        V = np.divide(V, length, out=np.zeros_like(V), where=length > 0)
+        length = _lengths(V)[:, None]
+        V = V / np.where(length > 0, length, 1.0)
     return V
 
 

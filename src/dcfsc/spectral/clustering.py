@@ -34,7 +34,7 @@ def cluster(
     random_state: Seed = None,
     n_init: int = 10,
     n_restarts: int = 1,
-    tol: float = 1e-8,
+    tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
 ) -> SpectralResult:
     """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
@@ -63,5 +63,6 @@ def cluster(
         random_state=random,
         n_init=n_init,
         n_restarts=n_restarts,
+        device=device,
     )
     return SpectralResult(labels, embedding)

@@ -5,7 +5,7 @@ Lanczos method, one product at a time. `block` is a block Chebyshev-Davidson met
 lies in [-1, 1], so a Chebyshev polynomial of S that is small on [-1, a] and grows fast on (a, 1]
 turns a block of products into a strong push towards the wanted end, and a block wider than k
 cannot overlook copies of an eigenvalue, as one Lanczos vector can. It is written in torch and
-runs where S lives.
+runs where S lives. `components` is for the one case that needs no solver.
 
 A solver returns None where it does not apply or breaks down; whether a result is good enough is
 for the caller to judge, by `residual`.
@@ -17,6 +17,7 @@ with inner-outer restart for large eigenvalue problems", J. Comput. Phys. 229 (2
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -32,13 +33,22 @@ Solver: TypeAlias = Callable[[NormalizedAffinity, int, float, np.ndarray], "Eige
 
 FILTER_DEGREE = 24
 MAX_OUTER = 150
+# Columns whose Gram matrix has a Cholesky factor with a smaller pivot lose more than half their
+# digits in one round of it, which a second round could not repair.
+SINGULAR = 1e-6
 # A sparse S is written out for `eigh` only below this size (1.8 GiB in float64).
 DENSE_LIMIT = 15_000
+# While a residual is above this, `block` filters in float32: measured, its rounding leaves the
+# convergence as it is down to about 3e-7, and stops it at 1e-7.
+SINGLE_RESIDUAL = 1e-6
+# And only while the filter lifts the eigenvalue 1 by no more than this over its interval: what
+# rounding leaves of a vector found before is lifted too, and would drown the ones still wanted.
+SINGLE_GAIN = 1e7
 
 
 def eigh(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
     """All of S by one dense symmetric factorisation, n^3; exact to rounding."""
-    if isinstance(S, SparseAffinity) and S.n > DENSE_LIMIT:
+    if not isinstance(S, DenseAffinity) and S.n > DENSE_LIMIT:
         return None
     try:
         values, vectors = torch.linalg.eigh(S.dense())
@@ -75,6 +85,10 @@ def arpack(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eige
 def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
     """Block Chebyshev-Davidson: filter the unconverged Ritz vectors, add them to an orthonormal
     basis V, solve the projected problem V'SV, restart from the best Ritz vectors when V is full.
+
+    Nearly all of the time goes into the filter's products. They only have to point the right way,
+    so at first they are done in float32; the basis, the projected problem and the residuals are in
+    float64 throughout.
     """
     width = k + max(4, k // 4)
     room = 3 * width
@@ -95,7 +109,8 @@ def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigen
         theta, Y = theta.flip(0), Y.flip(1)
         X = V[:, :m] @ Y[:, :width]  # Ritz vectors (n, width)
         R = S.apply(X[:, :k].contiguous()) - X[:, :k] * theta[:k]
-        unconverged = (torch.linalg.vector_norm(R, dim=0) > tol).nonzero()
+        residuals = torch.linalg.vector_norm(R, dim=0)
+        unconverged = (residuals > tol).nonzero()
         if len(unconverged) == 0:
             break
         if m + width > room:
@@ -104,8 +119,25 @@ def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigen
             H.diagonal()[:width] = theta[:width]
             m = width
         first = int(unconverged[0, 0])
-        W = _chebyshev_filter(S, X[:, first:].contiguous(), FILTER_DEGREE, float(theta[width - 1]))
+        edge = float(theta[width - 1])
+        coarse = float(residuals.max()) > SINGLE_RESIDUAL and _gain(edge) < SINGLE_GAIN
+        W = X[:, first:].to(torch.float32 if coarse and S.has_single else V.dtype).contiguous()
+        W = _chebyshev_filter(S, W, FILTER_DEGREE, edge).to(V.dtype)
     return theta[:k].clone(), X[:, :k].contiguous()
+
+
+def components(component: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvectors for the value 1 of S without regularisation, known without iteration.
+
+    v_c = D^1/2 1_c / |D^1/2 1_c| for the indicator 1_c of a connected component c: as many as there
+    are components, each of which owns the value 1 once. ``component`` (n,) numbers the components
+    of n points of positive ``degrees``; returns values (k,) and vectors (n, k).
+    """
+    numbers, c = np.unique(component, return_inverse=True)
+    total = np.bincount(c, weights=degrees)
+    vectors = np.zeros((len(c), len(numbers)))
+    vectors[np.arange(len(c)), c] = np.sqrt(degrees / total[c])
+    return np.ones(len(numbers)), vectors
 
 
 SOLVERS: dict[str, Solver] = {"eigh": eigh, "arpack": arpack, "block": block}
@@ -159,13 +191,36 @@ def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -
     return current
 
 
+def _gain(a: float, degree: int = FILTER_DEGREE) -> float:
+    """The unscaled filter at eigenvalue 1, T_degree((3 - a) / (1 + a)); it is at most 1 on [-1, a]."""
+    a = min(max(a, -0.9), 1.0 - 1e-8)
+    exponent = degree * math.acosh((3.0 - a) / (1.0 + a))
+    return math.cosh(exponent) if exponent < 700.0 else math.inf
+
+
 def _orthonormal_against(V: Tensor, W: Tensor) -> Tensor:
     """An orthonormal basis of W's columns made orthogonal to V's (both n x .).
 
-    Two rounds are enough for independent columns; the third repairs what QR fills in where the
-    columns of W were dependent.
+    Two rounds are enough for independent columns, and then Cholesky factors of W'W do, at a
+    fraction of what QR costs for many rows. Otherwise QR does the rounds, and a third repairs what
+    it fills in where the columns of W were dependent.
     """
     W = W / torch.linalg.vector_norm(W, dim=0).clamp_min(torch.finfo(W.dtype).tiny)
+    quick = _cholesky_round(V, W)
+    if quick is not None:
+        quick = _cholesky_round(V, quick)
+    if quick is not None:
+        return quick
     for _ in range(3):
         W = torch.linalg.qr(W - V @ (V.T @ W)).Q
     return W
+
+
+def _cholesky_round(V: Tensor, W: Tensor) -> Tensor | None:
+    """W - V V'W times R^-1 with R'R its Gram matrix; None where that is too near to singular."""
+    W = W - V @ (V.T @ W)
+    L, info = torch.linalg.cholesky_ex(W.T @ W)
+    diagonal = L.diagonal()
+    if not bool((info == 0) & (diagonal.min() >= SINGULAR * diagonal.max())):
+        return None
+    return torch.linalg.solve_triangular(L.T, W, upper=True, left=False)

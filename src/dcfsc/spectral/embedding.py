@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, residual
+from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, components, residual
 from dcfsc.spectral.graph import Affinity, NormalizedAffinity, read_affinity
 
 logger = logging.getLogger("dcfsc")
@@ -29,6 +30,11 @@ AUTO_SHARE = 1.0
 STRAY, STRAY_CROWDED = 10, 5
 # Up to this size one dense factorisation is at once the fastest and the most accurate.
 SMALL = 500
+# The residual asked for by tol="auto". With a gap g to the next eigenvalue a residual r turns the
+# eigenvectors by r / g at most, which moves the rows of the embedding by that share of their length
+# (root mean square), so that only points so near to the border of two clusters can change sides: of
+# order r / g of them, one in 10,000 for r = 1e-6 and g = 0.01.
+AUTO_TOL, AUTO_TOL_LARGE, LARGE = 1e-8, 1e-6, 50_000
 # What a backward stable solver reaches whatever tolerance was asked for.
 ATTAINABLE = 1e-12
 
@@ -72,7 +78,7 @@ def embed(
     solver: str = "auto",
     regularization: float | Literal["auto"] = "auto",
     random_state: Seed = None,
-    tol: float = 1e-8,
+    tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
 ) -> Embedding:
     """Eigenvectors of D^-1/2 A D^-1/2 for the ``n_components`` largest eigenvalues.
@@ -83,8 +89,10 @@ def embed(
 
     ``solver``: "eigh" (dense), "arpack" (Lanczos), "block" (block Chebyshev-Davidson, in torch)
     or "auto": "eigh" for up to 500 points or a quarter of the spectrum, else "arpack" for a
-    connected graph on the CPU, else "block". A result whose residual exceeds ``tol`` goes to the
-    next solver; if none succeeds the best one is returned with a warning.
+    connected graph of up to 50,000 points on the CPU, else "block"; and where the graph has as many
+    connected components as there are eigenvectors asked for, these are written down ("components").
+    A result whose residual exceeds ``tol`` goes to the next solver; if none succeeds the best one
+    is returned with a warning. ``tol="auto"`` is 1e-8 for up to 50,000 points and 1e-6 beyond.
 
     ``regularization``: a number sets tau as that share of the mean degree (Amini, Chen, Bickel
     and Levina 2013; Joseph and Yu 2016); 0 gives the plain problem. Isolated points (no affinity
@@ -99,8 +107,8 @@ def embed(
     if solver != "auto" and solver not in SOLVERS:
         raise unknown_name("solver", solver, ["auto", *SOLVERS])
     share = _check_share(regularization)
-    tol = _check_tol(tol)
     graph = read_affinity(affinity, device)
+    tol = _check_tol(tol, graph.n)
     k = _check_components(n_components, graph.n)
     # Drawn before anything else, so that a seed leaves the stream at the same place whatever
     # solver runs: what is drawn next (the assignment's start) does not depend on the solver.
@@ -112,8 +120,13 @@ def embed(
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
     S = kept.normalized(tau)
-    order = _preference(S, k, solver, multiple=left > 1 and tau == 0)
-    values, vectors, worst, used = _solve(S, k, order, tol, start[keep])
+    if solver == "auto" and left == k and tau == 0:
+        values, vectors = components(component[keep], kept.degrees)
+        on_device = torch.from_numpy(values).to(S.device), torch.from_numpy(vectors).to(S.device)
+        worst, used = residual(S, *on_device), "components"
+    else:
+        order = _preference(S, k, solver, multiple=left > 1 and tau == 0)
+        values, vectors, worst, used = _solve(S, k, order, tol, start[keep])
     values, vectors = _at_all_points(values, vectors, keep, k)
     return Embedding(
         vectors=vectors,
@@ -171,10 +184,14 @@ def _check_share(regularization: object) -> float | None:
     )
 
 
-def _check_tol(tol: object) -> float:
+def _check_tol(tol: object, n: int) -> float:
+    if isinstance(tol, str) and tol == "auto":
+        if n > LARGE:
+            logger.info("eigenvectors of %d points to a residual of %.0e", n, AUTO_TOL_LARGE)
+        return AUTO_TOL if n <= LARGE else AUTO_TOL_LARGE
     if isinstance(tol, int | float | np.number) and 0 <= tol < 1:
         return max(float(tol), ATTAINABLE)
-    raise InputError(f"tol is {tol!r}; give a number in [0, 1).")
+    raise InputError(f"tol is {tol!r}; give 'auto' or a number in [0, 1).")
 
 
 def _check_components(n_components: object, n: int) -> int:
@@ -212,7 +229,9 @@ def _preference(S: NormalizedAffinity, k: int, solver: str, multiple: bool) -> l
     whose copies one Lanczos vector is apt to miss."""
     order = ["block", "eigh", "arpack"]
     if S.device.type == "cpu":
-        order = ["block", "arpack", "eigh"] if multiple else ["arpack", "block", "eigh"]
+        order = ["arpack", "block", "eigh"]
+        if multiple or S.n > LARGE:
+            order = ["block", "arpack", "eigh"]
     if solver == "auto" and (S.n <= SMALL or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
         solver = "eigh"
     if solver != "auto":
@@ -234,7 +253,7 @@ def _solve(
             continue
         worst = residual(S, *pairs)
         if best is None or worst < best[2]:
-            best = (pairs[0].cpu().numpy(), pairs[1].cpu().numpy(), worst, name)
+            best = (pairs[0].cpu().numpy(), _signed(pairs[1]).cpu().numpy(), worst, name)
         if worst <= tol:
             return best
         logger.info("the eigensolver %s stopped at residual %.1e > %.1e", name, worst, tol)
@@ -251,17 +270,24 @@ def _solve(
     return best
 
 
+def _signed(vectors: Tensor) -> Tensor:
+    """Vectors (n, k) with the entry of largest magnitude positive: a sign that repeats."""
+    peak = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
+    return vectors * torch.where(peak < 0, -1.0, 1.0)
+
+
 def _at_all_points(
     values: np.ndarray, vectors: np.ndarray, keep: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the kept points as rows among all N, with a deterministic sign.
+    """Vectors of the kept points as rows among all N.
 
     Where fewer than k points were kept, the columns missing are indicators of points set aside,
     which are eigenvectors of the whole matrix for the value 0.
     """
-    peak = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    if keep.all() and vectors.shape[1] == k:
+        return values, vectors
     full = np.zeros((len(keep), k))
-    full[keep, : vectors.shape[1]] = vectors * np.where(peak < 0, -1.0, 1.0)
+    full[keep, : vectors.shape[1]] = vectors
     missing = k - vectors.shape[1]
     if missing:
         full[np.flatnonzero(~keep)[:missing], np.arange(vectors.shape[1], k)] = 1.0

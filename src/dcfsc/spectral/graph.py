@@ -11,8 +11,8 @@ products as  S x = B x + tau/N s (s'x)  with  B = D_t^-1/2 A D_t^-1/2  and  s = 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,9 +35,10 @@ class NormalizedAffinity:
 
     n: int
     device: torch.device
+    has_single = False  # whether `apply` also takes float32
 
     def apply(self, X: Tensor) -> Tensor:
-        """S X for a block X (n x b) on ``device``."""
+        """S X for a block X (n x b) on ``device``, float64 or, with ``has_single``, float32."""
         raise NotImplementedError
 
     def dense(self) -> Tensor:
@@ -64,47 +65,35 @@ class DenseAffinity(NormalizedAffinity):
 
 
 class SparseAffinity(NormalizedAffinity):
-    """S as a sparse B plus the implicit rank-one term.
+    """S on the CPU as a SciPy matrix B plus the implicit rank-one term.
 
-    On the CPU the product is SciPy's, which needs no MKL and measures faster there; elsewhere it
-    is torch's sparse CSR product.
+    SciPy's product needs no MKL and measures faster there than torch's.
     """
 
-    def __init__(self, B: sp.csr_array, s: np.ndarray, tau: float, device: torch.device) -> None:
-        self.B, self.n, self.device = B, B.shape[0], device
-        self.s = torch.from_numpy(s).to(device)  # (n,)
+    has_single = True
+
+    def __init__(self, B: sp.csr_array, s: np.ndarray, tau: float) -> None:
+        self.B, self.n, self.device = B, B.shape[0], torch.device("cpu")
+        self.s = torch.from_numpy(s)  # (n,)
         self.tau = tau
-        self._on_device: Tensor | None = None
-        if device.type != "cpu":
-            self._on_device = _torch_csr(B, device)
+
+    @cached_property
+    def _single(self) -> sp.csr_array:
+        return self.B.astype(np.float32)
 
     def apply(self, X: Tensor) -> Tensor:
-        if self._on_device is None:
-            product = torch.from_numpy(self.B @ X.numpy())
-        else:
-            product = self._on_device @ X
+        B = self._single if X.dtype == torch.float32 else self.B
+        product = torch.from_numpy(B @ X.numpy())
         if self.tau > 0:
-            product = product + (self.tau / self.n) * torch.outer(self.s, self.s @ X)
+            s = self.s.to(X.dtype)
+            product += (self.tau / self.n) * torch.outer(s, s @ X)
         return product
 
     def dense(self) -> Tensor:
-        S = torch.from_numpy(self.B.toarray()).to(self.device)
+        S = torch.from_numpy(self.B.toarray())
         if self.tau > 0:
             S += (self.tau / self.n) * torch.outer(self.s, self.s)
         return S
-
-
-def _torch_csr(B: sp.csr_array, device: torch.device) -> Tensor:
-    with warnings.catch_warnings():
-        # torch calls its CSR layout a beta and says so once per process.
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(B.indptr.astype(np.int64)),
-            torch.from_numpy(B.indices.astype(np.int64)),
-            torch.from_numpy(B.data),
-            size=B.shape,
-            check_invariants=False,
-        ).to(device)
 
 
 @dataclass
@@ -126,7 +115,7 @@ class Graph:
 
     def components(self) -> np.ndarray:
         """The connected component of every point (N,), numbered from 0 by first member."""
-        s = _inverse_root(self.degrees)
+        s = inverse_root(self.degrees)
         if isinstance(self.weights, Tensor):
             return _dense_components(self.weights, torch.from_numpy(s).to(self.device))
         rows = np.repeat(np.arange(self.n), np.diff(self.weights.indptr))
@@ -153,7 +142,7 @@ class Graph:
 
     def normalized(self, tau: float) -> NormalizedAffinity:
         """S for the absolute regularisation ``tau`` (in the unit of the scaled weights)."""
-        s = _inverse_root(self.degrees + tau)
+        s = inverse_root(self.degrees + tau)
         if isinstance(self.weights, Tensor):
             root = torch.from_numpy(s).to(self.device)
             S = self.weights + tau / self.n if tau > 0 else self.weights.clone()
@@ -163,7 +152,7 @@ class Graph:
         rows = np.repeat(s, np.diff(self.weights.indptr))
         data = self.weights.data * rows * s[self.weights.indices]
         B = sp.csr_array((data, self.weights.indices, self.weights.indptr), shape=(self.n, self.n))
-        return SparseAffinity(B, s, tau, self.device)
+        return SparseAffinity(B, s, tau)
 
 
 def read_affinity(affinity: Affinity, device: str | torch.device | None = None) -> Graph:
@@ -180,7 +169,11 @@ def read_affinity(affinity: Affinity, device: str | torch.device | None = None) 
         i, j = coo.indices().numpy()
         affinity = sp.coo_array((_real(coo.values()).numpy(), (i, j)), shape=tuple(coo.shape))
     if sp.issparse(affinity):
-        return _read_sparse(affinity, place)
+        if place.type == "cpu":
+            return read_sparse(affinity, place)
+        from dcfsc.spectral.device_graph import read_on_device  # which builds on this module
+
+        return read_on_device(affinity, place)
     try:
         array = np.asarray(affinity)
     except ValueError as error:
@@ -223,14 +216,24 @@ def _asymmetry_allowed(single: bool) -> float:
     return 1e-5 if single else 1e-8
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
+def check_shape(shape: tuple[int, ...], dtype: Any = None) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise InputError(f"the affinity has shape {tuple(shape)}; it must be N x N.")
     if shape[0] == 0:
         raise InputError("the affinity is empty (0 x 0); give at least two points.")
+    if dtype is not None and dtype.kind not in "fiub":
+        raise InputError(f"the affinity has dtype {dtype}; give real numbers.")
 
 
-def _check_range(smallest: float, largest: float) -> None:
+def check_finite(bad: int) -> None:
+    if bad:
+        raise InputError(
+            f"the affinity has {bad} NaN or infinite entries; "
+            "check the coefficients it was made from."
+        )
+
+
+def check_range(smallest: float, largest: float) -> None:
     if smallest < 0:
         raise InputError(
             f"the affinity has negative entries (smallest {smallest:.3g}); use absolute values."
@@ -239,7 +242,7 @@ def _check_range(smallest: float, largest: float) -> None:
         raise InputError("the affinity is all zero off the diagonal; no point has a neighbour.")
 
 
-def _check_symmetry(gap: float, largest: float, single: bool) -> None:
+def check_symmetry(gap: float, largest: float, single: bool) -> None:
     if gap > _asymmetry_allowed(single) * largest:
         raise InputError(
             f"the affinity is not symmetric (max |A - A'| = {gap:.3g}, largest entry "
@@ -248,58 +251,52 @@ def _check_symmetry(gap: float, largest: float, single: bool) -> None:
 
 
 def _read_dense(A: Tensor, device: torch.device) -> Graph:
-    _check_shape(tuple(A.shape))
+    check_shape(tuple(A.shape))
     A = _real(A)
     single = A.dtype == torch.float32
     W = A.to(device=device, dtype=torch.float64, copy=True)
-    if not bool(torch.isfinite(W).all()):
-        raise InputError(
-            f"the affinity has {int((~torch.isfinite(W)).sum())} NaN or infinite entries; "
-            "check the coefficients it was made from."
-        )
+    check_finite(W.numel() - int(torch.isfinite(W).sum()))
     W.fill_diagonal_(0.0)
     largest = float(W.max())
-    _check_range(float(W.min()), largest)
+    check_range(float(W.min()), largest)
     W /= largest
     blocks = range(0, len(W), 1024)
     gap = max(float((W[i : i + 1024] - W[:, i : i + 1024].T).abs().max()) for i in blocks)
-    _check_symmetry(largest * gap, largest, single)
+    check_symmetry(largest * gap, largest, single)
     if gap > 0:
         W = (W + W.T) / 2
     return Graph(W, W.sum(1).cpu().numpy(), largest, device)
 
 
-def _read_sparse(A: Any, device: torch.device) -> Graph:
-    _check_shape(A.shape)
-    if A.dtype.kind not in "fiub":
-        raise InputError(f"the affinity has dtype {A.dtype}; give real numbers.")
+def read_sparse(A: Any, device: torch.device) -> Graph:
+    check_shape(A.shape, A.dtype)
     single = A.dtype == np.float32
     W = sp.csr_array(A, dtype=np.float64, copy=True)
     W.sum_duplicates()
-    bad = int((~np.isfinite(W.data)).sum())
-    if bad:
-        raise InputError(
-            f"the affinity has {bad} NaN or infinite entries; "
-            "check the coefficients it was made from."
-        )
+    check_finite(int((~np.isfinite(W.data)).sum()))
     rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
     W.data[rows == W.indices] = 0.0
     W.eliminate_zeros()
     largest = float(W.data.max(initial=0.0))
-    _check_range(float(W.data.min(initial=0.0)), largest)
+    check_range(float(W.data.min(initial=0.0)), largest)
     W.data /= largest
     T = W.T.tocsr()
     T.sort_indices()
     difference = abs(W - T)
     gap = float(difference.data.max(initial=0.0))
-    _check_symmetry(largest * gap, largest, single)
+    check_symmetry(largest * gap, largest, single)
     if gap > 0:
         W = sp.csr_array((W + T) / 2)
     return Graph(W, np.asarray(W.sum(axis=1)).ravel(), largest, device)
 
 
-def _inverse_root(degrees: np.ndarray) -> np.ndarray:
-    """d^-1/2, and 0 where d = 0 so that an isolated point's row of S is zero."""
+def inverse_root(degrees: Any) -> Any:
+    """d^-1/2, and 0 where d = 0 so that an isolated point's row of S is zero.
+
+    Arrays and tensors alike.
+    """
+    if isinstance(degrees, Tensor):
+        return torch.where(degrees > 0, 1.0 / degrees.sqrt(), 0.0)
     root = np.sqrt(degrees)
     return np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
 

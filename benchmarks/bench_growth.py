@@ -1,0 +1,152 @@
+"""Time and memory against N: the closed form without N x N beside the N x N way.
+
+    python benchmarks/bench_growth.py --json results/benchmarks/growth_cpu.json
+    python benchmarks/bench_growth.py --plot results/benchmarks/growth_cpu.json
+
+The data are those of bench_scale. "without N x N" is the default estimator, stage by stage;
+"with N x N" is the sample form (an N x N inverse), |B| + |B'| whole and a dense eigenproblem, on
+the same device, for as long as --bytes and --limit allow. Every run has a process of its own;
+memory is what the run adds to a process with everything imported and the data made. Slopes are
+those of straight lines through log N and log seconds (or bytes), from 10,000 points on, where the
+fixed costs no longer show. A picture is drawn beside the JSON as PNG and SVG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_scale import K, M, cluster_in_stages, gpu_peak, in_a_process, subspaces, warm_up
+from measure import finish, parser, peak_rss
+
+WAYS = ("without N x N", "with N x N")
+FIRST_FITTED = {"without N x N": 10_000, "with N x N": 2_000}
+COLOURS = {"without N x N": "#0072B2", "with N x N": "#D55E00"}
+
+
+def dense_way(X: np.ndarray, device: str) -> np.ndarray:
+    import torch
+
+    from dcfsc import spectral
+    from dcfsc.affinity import Symmetric
+    from dcfsc.estimators.regularisation import lam_for
+    from dcfsc.estimators.validation import as_float, unit_rows
+    from dcfsc.self_expression import solve
+
+    Z = unit_rows(as_float(X, torch.device(device)))
+    operator = solve(Z, lam_for(Z, K, M), form="samples")
+    return spectral.cluster(Symmetric()(operator, K), K, random_state=0).labels
+
+
+def one(way: str, n: int, device: str) -> dict[str, Any]:
+    import torch
+
+    from dcfsc.metrics import clustering_error
+
+    warm_up(device)
+    X, y = subspaces(n)
+    if device == "cpu":  # the libraries' own buffers
+        cluster_in_stages(X[:1000], K, M, device)
+    before = peak_rss()
+    start = time.perf_counter()
+    if way == "with N x N":
+        labels = dense_way(X, device)
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+    else:
+        labels, _ = cluster_in_stages(X, K, M, device)
+    return {
+        "seconds": time.perf_counter() - start,
+        "error_percent": clustering_error(y, labels),
+        "added_rss": peak_rss() - before,
+        **gpu_peak(device),
+    }
+
+
+def slope(rows: list[dict[str, Any]], key: str, first: int) -> float | None:
+    """The exponent p of  key ~ N^p  by least squares on the logarithms, from N = first on."""
+    kept = [r for r in rows if r.get(key) and r["N"] >= first]
+    if len(kept) < 2:
+        return None
+    log_n, log_y = (np.log([r[name] for r in kept]) for name in ("N", key))
+    return float(np.polyfit(log_n, log_y, 1)[0])
+
+
+def measure_all(args: argparse.Namespace) -> dict[str, Any]:
+    memory = "peak_gpu" if args.device.startswith("cuda") else "added_rss"
+    figures: dict[str, Any] = {"device": args.device, "memory": memory}
+    for way in WAYS:
+        rows: list[dict[str, Any]] = []
+        for n in (int(size) for size in args.sizes.split(",")):
+            # The inverse in float64, B and its affinity, the normalised affinity in float64.
+            if way == "with N x N" and 32 * n * n > args.bytes:
+                rows.append({"N": n, "failed": f"needs about {32 * n * n / 2**30:.0f} GiB"})
+                break
+            arguments = ["--one", way, str(n), "--device", args.device]
+            rows.append({"N": n, **in_a_process(__file__, arguments, args.limit)})
+            print(way, rows[-1], file=sys.stderr, flush=True)
+            if "failed" in rows[-1]:
+                break
+        first = FIRST_FITTED[way]
+        figures[way] = {
+            "runs": rows,
+            "time_exponent": slope(rows, "seconds", first),
+            "memory_exponent": slope(rows, memory, first),
+            "fitted_from": first,
+        }
+    return figures
+
+
+def plot(path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figures = json.loads(path.read_text())["figures"]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    panels = (("seconds", "seconds", 1.0), (figures["memory"], "memory, GiB", 2.0**30))
+    for axis, (key, label, unit) in zip(axes, panels, strict=True):
+        exponent = "time_exponent" if key == "seconds" else "memory_exponent"
+        for way in WAYS:
+            rows = [r for r in figures[way]["runs"] if r.get(key)]
+            slope_text = figures[way][exponent]
+            name = way if slope_text is None else f"{way}: N^{slope_text:.2f}"
+            x, y = [r["N"] for r in rows], [r[key] / unit for r in rows]
+            axis.loglog(x, y, "o-", color=COLOURS[way], label=name)
+        axis.set_xlabel("samples N")
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    for suffix in (".png", ".svg"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--sizes", default="1000,2000,5000,10000,20000,50000,100000,1000000")
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--limit", type=float, default=600.0, help="seconds for one run")
+    options.add_argument("--bytes", type=float, default=12e9, help="memory for the N x N way")
+    options.add_argument("--one", nargs=2, metavar=("WAY", "N"), help=argparse.SUPPRESS)
+    options.add_argument("--plot", type=Path, help="only draw the picture of this file")
+    args = options.parse_args()
+    if args.one:
+        print(json.dumps(one(args.one[0], int(args.one[1]), args.device)))
+        return
+    if args.plot:
+        plot(args.plot)
+        return
+    finish(args, "growth", measure_all(args))
+    if args.json:
+        plot(args.json)
+
+
+if __name__ == "__main__":
+    main()

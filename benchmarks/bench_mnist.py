@@ -1,0 +1,191 @@
+"""MNIST from scattering features: the closed form on all 70,000, and peers on what they can do.
+
+    DCFSC_DATA=... python benchmarks/make_scattering.py mnist mnist.npy
+    DCFSC_DATA=... python benchmarks/bench_mnist.py mnist.npy --device cuda \\
+        --json results/benchmarks/mnist_gpu.json
+
+Ours runs with five seeds, in a process of its own. The peers run on the CPU, on growing subsets
+(every class by its share) until one takes longer than --peer-limit seconds: scikit-learn's
+nearest-neighbour spectral clustering, this library's SSCOMP, and elastic-net subspace clustering
+by scikit-learn's coordinate descent, a sample at a time, as the public code does it. No package
+with a solver of its own for the latter could be found on the Python package index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_scale import cluster_in_stages, gpu_peak, in_a_process, warm_up
+from measure import finish, parser, peak_rss
+
+K = 10
+SEEDS = range(5)
+
+
+def load(features: Path, labels: Path | None, n: int | None = None) -> tuple[Any, np.ndarray]:
+    """Features (N, d) in float32 and labels; a random subset of n with ``n``."""
+    from dcfsc import datasets
+
+    X = np.load(features)
+    y = np.load(labels) if labels else datasets.load("mnist").y
+    assert y is not None
+    if len(X) != len(y):
+        raise SystemExit(f"{features} has {len(X)} rows, but there are {len(y)} labels.")
+    if n is not None and n < len(X):
+        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:n])
+        X, y = X[kept], y[kept]
+    return np.ascontiguousarray(X, dtype=np.float32), np.asarray(y)
+
+
+def scores(y: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    from sklearn.metrics import normalized_mutual_info_score
+
+    from dcfsc.metrics import clustering_error
+
+    return {
+        "error_percent": clustering_error(y, labels),
+        "nmi": float(normalized_mutual_info_score(y, labels)),
+    }
+
+
+def ours(args: argparse.Namespace) -> dict[str, Any]:
+    import dcfsc.estimators  # noqa: F401
+
+    imports = peak_rss()
+    X, y = load(args.features, args.labels)
+    warm = warm_up(args.device, X.shape[1])
+    before = peak_rss()
+    runs = []
+    for seed in SEEDS:
+        labels, figures = cluster_in_stages(X, K, args.subspace_dim, args.device, seed)
+        runs.append({"seed": seed, **figures, **scores(y, labels)})
+    errors = [run["error_percent"] for run in runs]
+    affinity_to_labels = [
+        sum(run["stages"][s] for s in ("search", "affinity", "embedding", "assignment"))
+        for run in runs
+    ]
+    return {
+        "N": len(X),
+        "d": X.shape[1],
+        "error_mean": float(np.mean(errors)),
+        "error_std": float(np.std(errors, ddof=1)),
+        "seconds": [run["seconds"] for run in runs],
+        "seconds_from_affinity_to_labels": affinity_to_labels,
+        "runs": runs,
+        "warm_up_seconds": warm,
+        "rss_after_imports": imports,
+        "rss_before": before,
+        "peak_rss": peak_rss(),
+        **gpu_peak(args.device),
+    }
+
+
+def neighbours(X: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import SpectralClustering
+
+    return SpectralClustering(K, affinity="nearest_neighbors", random_state=0).fit_predict(X)
+
+
+def matching_pursuit(X: np.ndarray) -> np.ndarray:
+    from dcfsc import SSCOMP
+
+    return SSCOMP(K, random_state=0).fit(X).labels_
+
+
+def elastic_net(X: np.ndarray, tau: float = 0.9, gamma_0: float = 50.0) -> np.ndarray:
+    """min_c tau |c|_1 + (1 - tau)/2 |c|^2 + gamma/2 |x_j - X'c|^2, c_j = 0, for every sample.
+
+    gamma = gamma_0 times the value below which c = 0, tau / max_i |x_i . x_j|; You et al. (2016)
+    take tau = 0.9 and gamma_0 = 50.
+    """
+    import scipy.sparse as sp
+    from sklearn.cluster import SpectralClustering
+    from sklearn.linear_model import ElasticNet
+
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    n, d = X.shape
+    columns = np.asfortranarray(X.T)
+    codes = []
+    for j in range(n):
+        target = columns[:, j].copy()
+        columns[:, j] = 0.0
+        gamma = gamma_0 * tau / np.abs(target @ columns).max()
+        model = ElasticNet(alpha=1.0 / (d * gamma), l1_ratio=tau, fit_intercept=False)
+        codes.append(sp.csr_array(model.fit(columns, target).coef_[None, :]))
+        columns[:, j] = target
+    C = abs(sp.vstack(codes, format="csr"))
+    A = C + C.T
+    model = SpectralClustering(K, affinity="precomputed", random_state=0)
+    return model.fit_predict(A)
+
+
+PEERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "nearest-neighbour spectral clustering (scikit-learn)": neighbours,
+    "SSCOMP (this library)": matching_pursuit,
+    "elastic net (scikit-learn's solver)": elastic_net,
+}
+
+
+def one_peer(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    X, y = load(args.features, args.labels, args.n)
+    start = time.perf_counter()
+    labels = PEERS[name](X)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, **scores(y, labels), "peak_rss": peak_rss()}
+
+
+def grow_peer(name: str, args: argparse.Namespace, shared: list[str]) -> list[dict[str, Any]]:
+    rows = []
+    for n in (int(size) for size in args.peer_sizes.split(",")):
+        arguments = [*shared, "--peer", name, "--n", str(n)]
+        rows.append({"N": n, **in_a_process(__file__, arguments, args.peer_limit)})
+        print(name, rows[-1], file=sys.stderr, flush=True)
+        if "failed" in rows[-1]:
+            break
+    return rows
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("features", type=Path, help=".npy, a row for each image")
+    options.add_argument("--labels", type=Path, help=".npy; without it the dataset's own")
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--subspace-dim", type=float, help="the estimator's default if not given")
+    options.add_argument("--no-peers", action="store_true")
+    options.add_argument("--peer-limit", type=float, default=600.0, metavar="SECONDS")
+    options.add_argument("--peer-sizes", default="1000,2000,5000,10000,20000,70000")
+    options.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
+    options.add_argument("--n", type=int, help=argparse.SUPPRESS)
+    options.add_argument("--ours", action="store_true", help=argparse.SUPPRESS)
+    args = options.parse_args()
+    if args.peer:
+        print(json.dumps(one_peer(args.peer, args)))
+        return
+    if args.ours:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+        print(json.dumps(ours(args)))
+        return
+    shared = [str(args.features)]
+    if args.labels:
+        shared += ["--labels", str(args.labels)]
+    run = [*shared, "--ours", "--device", args.device]
+    if args.subspace_dim is not None:
+        run += ["--subspace-dim", str(args.subspace_dim)]
+    figures: dict[str, Any] = {"ours": in_a_process(__file__, run), "peers": {}}
+    for name in () if args.no_peers else PEERS:
+        figures["peers"][name] = grow_peer(name, args, shared)
+    finish(args, "mnist", figures)
+
+
+if __name__ == "__main__":
+    main()

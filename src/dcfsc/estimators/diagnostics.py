@@ -1,0 +1,86 @@
+"""What a fitted estimator can still tell: eigenvalues beyond K, and the path around its lam."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from dcfsc import spectral
+from dcfsc.errors import InputError
+from dcfsc.self_expression import LambdaPath, effective_dof, squared_singular_values
+
+from .validation import resolve_device
+
+EXTRA_EIGENVALUES = 10
+PATH_POINTS = 49
+# N d min(N, d) up to which the leave-one-out error is computed along the path: seconds.
+PATH_COST = 2e10
+
+
+class Diagnostics:
+    """The methods ``spectrum`` and ``lambda_path`` of the estimators."""
+
+    def spectrum(self, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
+        """The K + ``extra`` leading eigenvalues of the normalised affinity, descending."""
+        return spectrum(self, extra)
+
+    def lambda_path(self) -> np.ndarray:
+        """Rows of lam, tr H and |Z - B Z|^2 / |Z|^2 over eight decades around ``lam_``, (49, 3).
+
+        The last is NaN where it would take more than seconds. Only the closed form has a path.
+        """
+        return lambda_path(self)
+
+
+def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
+    """See :meth:`Diagnostics.spectrum`."""
+    A = getattr(estimator, "affinity_matrix_", None)
+    if A is None:
+        raise InputError(
+            f"{type(estimator).__name__} has no affinity_matrix_: fit it first (a model that was "
+            "loaded has none)."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a picture needs no tight residual
+        wider = spectral.embed(
+            A,
+            min(int(estimator.n_clusters) + extra, A.shape[0]),
+            random_state=0,
+            tol=1e-4,
+            device=resolve_device(getattr(estimator, "device", "cpu")),
+        )
+    return np.sort(wider.values)[::-1].astype(np.float64)
+
+
+def has_lambda_path(estimator: Any) -> bool:
+    """Whether the estimator is fitted and its coefficients are the closed form's."""
+    known = all(hasattr(estimator, name) for name in ("lam_", "leverage_"))
+    return known and _features(estimator) is not None
+
+
+def lambda_path(estimator: Any) -> np.ndarray:
+    """See :meth:`Diagnostics.lambda_path`."""
+    if not has_lambda_path(estimator):
+        raise InputError(
+            f"{type(estimator).__name__} has no lambda path: it is not fitted, or its coefficients "
+            "are not the closed form's; use ClosedFormSubspaceClustering or DCFSC."
+        )
+    lam = float(estimator.lam_)
+    Z = torch.as_tensor(_features(estimator), device=resolve_device(estimator.device))
+    grid = lam * 10.0 ** np.linspace(-4.0, 4.0, PATH_POINTS)
+    n, d = Z.shape
+    if n * d * min(n, d) > PATH_COST:
+        squares = squared_singular_values(Z)
+        return np.array([(x, effective_dof(squares, x), np.nan) for x in grid])
+    path = LambdaPath(Z)
+    energy = max(float(path.squares.sum()), 1e-300)
+    return np.array(
+        [(x, path.effective_dof(x), path.leave_one_out_error(x) / energy) for x in grid]
+    )
+
+
+def _features(estimator: Any) -> Any:
+    return getattr(estimator, "latents_", getattr(estimator, "_training_features", None))
