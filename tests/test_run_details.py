@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dcfsc import metrics, run_details, spectral
 from dcfsc.datasets import Dataset, synthetic
-from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering
+from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnostics
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.thumbnails import BUDGET
 
@@ -212,7 +212,7 @@ def test_path_goes_through_the_lam_that_was_used(
     left = Z - fitted._operator.apply(Z)
     assert error == pytest.approx(float(left.square().sum() / Z.square().sum()), rel=1e-4)
     assert (np.diff(details.path[:, 1]) < 0).all()
-    monkeypatch.setattr(run_details, "PATH_COST", 0)
+    monkeypatch.setattr(diagnostics, "PATH_COST", 0)
     cheap = run_details.describe_details(fitted, data).path
     np.testing.assert_allclose(cheap[:, :2], details.path[:, :2], rtol=1e-6)
     assert np.isnan(cheap[:, 2]).all()
@@ -289,7 +289,7 @@ def test_large_runs_are_bounded() -> None:
     X = rng.integers(0, 256, (n, 3, 20, 20), dtype=np.uint8)
     values = np.linspace(1, 0, k + 10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_details, "_eigenvalues", lambda *_: values)
+        patch.setattr(run_details, "spectrum", lambda *_: values)
         details = run_details.describe_details(estimator, Dataset("large", X, labels))
     assert details.thumbnails.nbytes <= BUDGET
     assert len(details.shown) >= 16 * k

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dcfsc import runs
+from dcfsc import run_folder, runs
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
@@ -126,7 +126,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 
     def look(record: dict[str, Any]) -> None:
         seen.append(dict(record))
-        assert os.listdir(tmp_path / "b") == []
+        assert os.listdir(tmp_path / "b") == [run_folder.LOCK]
 
     runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "b", started=look)
     assert seen[0]["data"]["n"] == 90
@@ -212,11 +212,11 @@ def test_default_folder_is_the_first_free_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert runs.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc")
+    assert run_folder.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc")
     for taken in ("orl-dcfsc", "orl-dcfsc-2"):
         Path("runs", taken).mkdir(parents=True)
-    assert runs.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc-3")
-    assert runs.default_folder("../my data/x-ssc") == Path("runs/my-data-x-ssc")
+    assert run_folder.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc-3")
+    assert run_folder.default_folder("../my data/x-ssc") == Path("runs/my-data-x-ssc")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")

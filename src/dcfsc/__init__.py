@@ -24,6 +24,14 @@ if TYPE_CHECKING:
         KernelSSC,
         ScatteringFeatures,
     )
+    from .estimators.number_of_clusters import suggest_k
+    from .report.plots import (
+        plot_affinity,
+        plot_embedding,
+        plot_history,
+        plot_lambda_path,
+        plot_spectrum,
+    )
 
 _ESTIMATORS = (
     "DCFSC",
@@ -38,8 +46,17 @@ _ESTIMATORS = (
     "KernelSSC",
     "ScatteringFeatures",
 )
+_FUNCTIONS = {
+    "plot_affinity": ".report.plots",
+    "plot_embedding": ".report.plots",
+    "plot_history": ".report.plots",
+    "plot_lambda_path": ".report.plots",
+    "plot_spectrum": ".report.plots",
+    "suggest_k": ".estimators.number_of_clusters",
+}
 _ROOMS = (
     "affinity",
+    "callbacks",
     "datasets",
     "estimators",
     "experiments",
@@ -64,16 +81,24 @@ __all__ = [
     "KernelSSC",
     "ScatteringFeatures",
     "__version__",
+    "plot_affinity",
+    "plot_embedding",
+    "plot_history",
+    "plot_lambda_path",
+    "plot_spectrum",
+    "suggest_k",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(import_module(".estimators", __name__), name)
+    if name in _FUNCTIONS:
+        return getattr(import_module(_FUNCTIONS[name], __name__), name)
     if name in _ROOMS:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ESTIMATORS, *_ROOMS})
+    return sorted({*globals(), *_ESTIMATORS, *_FUNCTIONS, *_ROOMS})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +15,23 @@ import typer
 from dcfsc import cli_output as output
 from dcfsc._version import __version__
 from dcfsc.cli_errors import CommandLine, one_line
+from dcfsc.cli_options import (
+    ColorOption,
+    DataArgument,
+    DeviceOption,
+    JsonOption,
+    LabelsOption,
+    QuietOption,
+    SizeOption,
+    SkipOption,
+    count_or_auto,
+    load_samples,
+)
+from dcfsc.cli_suggest import suggest_k
 from dcfsc.errors import DcfscError, InputError
 
 if TYPE_CHECKING:
-    from dcfsc.datasets import Dataset
+    from dcfsc.run_folder import Run
 
 app = typer.Typer(
     cls=CommandLine,
@@ -48,37 +63,15 @@ def commands(
         print(ctx.get_help())
 
 
-DataArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A dataset's name (see 'dcfsc datasets') or a path: .npy, .npz, .mat, .csv, .tsv, "
-        ".parquet or a folder of images, whose sub-folders are labels.",
-        show_default=False,
-    ),
-]
-LabelsOption = Annotated[
-    str | None,
-    typer.Option(help="Where the labels are: a column, an array, or a file. Only to score."),
-]
-SizeOption = Annotated[
-    str | None, typer.Option(metavar="HxW", help="Bring images to this height x width.")
-]
-ColorOption = Annotated[bool, typer.Option("--color", help="Read images in colour, not in grey.")]
-SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="auto, cpu, cuda or cuda:N.", show_default="auto")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
-
-
 @app.command()
 def fit(
     ctx: typer.Context,
     data: DataArgument,
     clusters: Annotated[
-        int, typer.Option("--clusters", "-k", metavar="K", help="Number of clusters.")
+        str,
+        typer.Option(
+            "--clusters", "-k", metavar="K|auto", help="Number of clusters; auto: see suggest-k."
+        ),
     ],
     method: Annotated[
         str | None,
@@ -120,6 +113,19 @@ def fit(
     color: ColorOption = False,
     skip_broken: SkipOption = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run in the folder.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="How often to save it.", show_default="30"),
+    ] = None,
+    dist_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Wait for other processes of torchrun.", show_default="600"
+        ),
+    ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -129,7 +135,7 @@ def fit(
     report.html with the details.npz that it is drawn from.
     """
     options = {
-        "n_clusters": clusters,
+        "n_clusters": count_or_auto(clusters),
         "random_state": seed,
         "device": device,
         "lam": _number_or_name(lam),
@@ -141,9 +147,10 @@ def fit(
         "network": network,
         "pretrain_epochs": pretrain_epochs,
         "learning_rate": learning_rate,
+        "checkpoint_every": checkpoint_every,
     }
-    samples = _load(data, labels, size, color, skip_broken, seed)
-    from dcfsc.runs import fit_run
+    samples = load_samples(data, labels, size, color, skip_broken, seed)
+    fit_run = _fit_run(dist_timeout)
 
     def tell(record: dict[str, Any]) -> None:
         output.print_facts(output.start_facts(record))
@@ -161,13 +168,34 @@ def fit(
         started=tell if watched else None,
         report=not no_report,
         features=features,
+        resume=resume,
     )
+    if run is None:  # one of many processes, and not the first
+        return
     if as_json:
         shown = {key: value for key, value in run.record.items() if key != "history"}
         print(json.dumps({"run": str(run.folder), **shown}))
     elif talk:
         before = [] if watched else output.start_facts(run.record)
         output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+
+
+def _fit_run(timeout: float | None) -> Callable[..., Run | None]:
+    """What fits and writes a run: this process, or it and the others that torchrun started."""
+    from dcfsc.distributed import launched
+
+    if launched():
+        from dcfsc.distributed_run import fit_run as fit_run_together
+
+        return partial(fit_run_together, timeout=timeout)
+    if timeout is not None:
+        raise InputError("--dist-timeout is for many processes; start them with torchrun.")
+    from dcfsc.runs import fit_run
+
+    return fit_run
+
+
+app.command()(suggest_k)
 
 
 @app.command()
@@ -191,7 +219,7 @@ def predict(
     from dcfsc.runs import PREDICTIONS, describe_data, predict_run, read_run
 
     record = read_run(run).record
-    samples = _load(data, labels, size, color, skip_broken, record["seed"])
+    samples = load_samples(data, labels, size, color, skip_broken, record["seed"])
     found = predict_run(run, samples, out, device=device or "auto")
     sizes = [int((found == k).sum()) for k in range(record["n_clusters"])]
     scores = None if samples.y is None else metrics.score(samples.y, found)
@@ -232,7 +260,7 @@ def report(
     saved = read_run(run)
     details = read_details(saved.folder / DETAILS)
     if data is not None:
-        samples = _load(data, None, size, color, skip_broken, saved.record["seed"])
+        samples = load_samples(data, None, size, color, skip_broken, saved.record["seed"])
         details = with_images(details, samples.X, samples.name)
     target = out or saved.folder / REPORT
     if target.is_dir():
@@ -328,24 +356,6 @@ def doctor() -> None:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(1)
     print("all well")
-
-
-def _load(
-    spec: str, labels: str | None, size: str | None, color: bool, skip_broken: bool, seed: Any
-) -> Dataset:
-    from dcfsc.datasets import load
-
-    height_width = None
-    if size is not None:
-        match = re.fullmatch(r"(\d+)[xX](\d+)", size.strip())
-        if match is None:
-            raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size!r}.")
-        height_width = int(match[1]), int(match[2])
-    # the generated set is the one whose samples depend on the seed
-    generated = {"random_state": seed} if spec == "synthetic" else {}
-    return load(
-        spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
-    )
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:

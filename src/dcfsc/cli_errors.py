@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dcfsc.errors import DcfscError
+from dcfsc.errors import DcfscError, InputError
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -21,8 +22,8 @@ UsageError: type[Any] = typer.BadParameter.__mro__[1]
 class CommandLine(TyperGroup):
     """The commands, with one line on stderr for whatever is the input's fault.
 
-    Exit codes: 2 for bad input and usage, 1 where memory ran out, 130 for Ctrl-C. Any other
-    exception is a bug and keeps its traceback.
+    Exit codes: 2 for bad input and usage, 1 where memory ran out or another process was lost, 130
+    for Ctrl-C. Any other exception is a bug and keeps its traceback.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -34,10 +35,14 @@ class CommandLine(TyperGroup):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except KeyboardInterrupt:
-                _fail("interrupted", 130)
-            except DcfscError as error:
+            except KeyboardInterrupt as error:
+                if os.environ.get("RANK", "0") != "0":
+                    raise typer.Exit(130) from None  # the first process knows how to go on
+                _fail(str(error) or "interrupted", 130)
+            except InputError as error:
                 _fail(error, 2)
+            except DcfscError as error:
+                _fail(error, 1)
             except (MemoryError, RuntimeError, ValueError) as error:
                 if _raised_in(error, "sklearn.utils"):
                     _fail(str(error).strip().splitlines()[0], 2)
@@ -61,6 +66,11 @@ def one_line(message: object) -> str:
 
 
 def _fail(message: object, code: int) -> NoReturn:
+    if "RANK" in os.environ:
+        from dcfsc.distributed import first_to_tell
+
+        if not first_to_tell():
+            raise typer.Exit(code)
     print(one_line(f"error: {message}"), file=sys.stderr)
     raise typer.Exit(code)
 

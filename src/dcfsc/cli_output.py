@@ -11,6 +11,8 @@ from typing import Any
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
+CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
+CLEAR = 2.0  # times the next candidate's slope
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -64,11 +66,36 @@ def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is about to be done."""
     where = record["machine"]
+    many = f", {where['processes']} processes ({where['backend']})" if "processes" in where else ""
     return [
         *data_facts(record["data"]),
+        *suggestion_facts(record.get("suggestion")),
         ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
-        ("device", f"{where['device']} ({where['device_name']}), {where['threads']} threads"),
+        ("device", f"{where['device']} ({where['device_name']}), {where['threads']} threads{many}"),
     ]
+
+
+def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The candidates for the number of clusters, where none was given."""
+    if suggestion is None:
+        return []
+    candidates = suggestion["candidates"]
+    ranked = ", ".join(f"{c['k']} ({c['slope']:.2f})" for c in candidates)
+    return [("K (slope)", ranked), ("suggested", f"K = {suggestion['k']}, {clarity(candidates)}")]
+
+
+def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [
+        (str(c["k"]), f"{c['slope']:.2f}", f"{c['agreement']:.0%}", f"{c['gap']:.4f}")
+        for c in candidates
+    ]
+
+
+def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
+    """How far the first candidate stands out from the second."""
+    if len(candidates) < 2 or candidates[0]["slope"] >= CLEAR * candidates[1]["slope"]:
+        return "clear: its slope is twice the next one's or more"
+    return "not clear: the next candidates are nearly as good"
 
 
 def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:

@@ -13,6 +13,16 @@ class DcfscError(Exception):
 class InputError(DcfscError, ValueError):
     """The data, a parameter or a file is unusable; the message is one line and says what to do."""
 
+    def __init__(self, message: object = ""):
+        super().__init__(_one_line(str(message)))
+
+
+def _one_line(text: str) -> str:
+    """Line breaks and control characters, which names of files may have, written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that is not in ``known``; close names are suggested, all are listed."""

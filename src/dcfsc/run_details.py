@@ -6,33 +6,25 @@ for some thousand samples at most, whatever N is.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from dcfsc import metrics, spectral
 from dcfsc.datasets import Dataset
-from dcfsc.estimators.validation import resolve_device
+from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
 from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.thumbnails import affordable
-from dcfsc.self_expression import squared_singular_values
-from dcfsc.self_expression.effective_dof import LambdaPath, effective_dof
+from dcfsc.report.views import block_means, cluster_mass, plane_view
 
 EXEMPLARS = 8  # typical ones and doubtful ones, of each cluster
 MISTAKES = 120
 VIEW_POINTS = 5_000
 FEATURES_SHOWN = 1_500
-BLOCKS = 400
 NEIGHBOURS = 5
-EXTRA_EIGENVALUES = 10
-PATH_POINTS = 49
-# N d min(N, d) up to which the leave-one-out error is computed along the path: seconds.
-PATH_COST = 2e10
 
 
 def describe_details(estimator: Any, data: Dataset) -> Details:
@@ -47,7 +39,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     most = min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
     own = mass[np.arange(len(labels)), labels]
     shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, most)
-    values = _eigenvalues(A, K, estimator)
+    values = spectrum(estimator)
     gaps = spectral.eigengap(values) if len(values) > 2 else []
     names = [] if data.paths is None else [_short_name(data.paths[i]) for i in shown]
     return Details(
@@ -70,21 +62,11 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         neighbours=nearest(A, shown),
         names=np.array(names, dtype=np.str_),
         thumbnails=thumbnails(data.X, shown),
-        path=_lambda_path(estimator),
+        path=lambda_path(estimator) if has_lambda_path(estimator) else np.zeros((0, 3)),
         class_names=class_names,
         confusion=confusion,
         best_class=best_class,
     )
-
-
-def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
-    """m_ic = sum of A_ij over the samples j != i of cluster c; A (N, N), m (N, K)."""
-    n = len(labels)
-    one_hot = sp.csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, n_clusters))
-    product = A @ one_hot
-    mass = product.toarray() if sp.issparse(product) else np.array(product, np.float64)
-    mass[np.arange(n), labels] -= A.diagonal()
-    return np.maximum(mass, 0.0)  # the subtraction rounds
 
 
 def confidence(mass: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,24 +134,6 @@ def _rank_within(labels: np.ndarray, *keys: np.ndarray) -> np.ndarray:
     return rank
 
 
-def block_means(A: Any, order: np.ndarray) -> np.ndarray:
-    """A (N, N) with rows and columns in ``order``, reduced to the means of at most 400 x 400
-    blocks of nearly equal size."""
-    n = len(order)
-    b = min(BLOCKS, n)
-    block = np.empty(n, np.int64)
-    block[order] = np.arange(n) * b // n
-    if sp.issparse(A):
-        coo = A.tocoo()
-        flat = np.bincount(block[coo.row] * b + block[coo.col], weights=coo.data, minlength=b * b)
-        sums = flat.reshape(b, b)
-    else:
-        indicator = sp.csr_array((np.ones(n), (block, np.arange(n))), shape=(b, n))
-        sums = indicator @ (indicator @ A).T
-    counts = np.bincount(block, minlength=b)
-    return (sums / np.outer(counts, counts)).astype(np.float32)
-
-
 def nearest(A: Any, samples: np.ndarray) -> np.ndarray:
     """The samples of largest affinity with each of ``samples`` (T,), (T, q); -1 where none."""
     found = np.full((len(samples), min(NEIGHBOURS, max(1, A.shape[0] - 1))), -1, np.int32)
@@ -185,87 +149,6 @@ def nearest(A: Any, samples: np.ndarray) -> np.ndarray:
         best = columns[np.argsort(-weights, kind="stable")[: found.shape[1]]]
         found[row, : len(best)] = best
     return found
-
-
-def plane_view(embedding: spectral.Embedding, labels: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """A view (N, 2) of the spectral embedding with the clusters around a circle.
-
-    K clusters sit near the corners of a simplex in K dimensions, which no two principal
-    components show. So the unit rows R (N, K) are given memberships B = R W by ridge regression
-    of the clusters' indicators Y,
-
-        min_W  sum_i |r_i W - y_i|^2 / size(label(i)) + eps |W|^2,
-
-    and sample i lies at  sum_c b_ic a_c / sum_c b_ic  with places a_c on the unit circle, in an
-    order that makes neighbours of clusters with much affinity. A sample between two clusters lies
-    between their places, one without a row in the middle. Two clusters leave the second axis
-    free: it shows the leading eigenvector, which grows with the degree.
-    """
-    n, K = mass.shape
-    norm = np.linalg.norm(embedding.vectors, axis=1, keepdims=True)
-    R = embedding.vectors / np.where(norm > 0, norm, 1.0)
-    angle = np.empty(K)
-    angle[_circular_order(mass, labels)] = 2.0 * np.pi * np.arange(K) / K
-    places = np.column_stack([np.cos(angle), np.sin(angle)])
-    weight = 1.0 / np.bincount(labels, minlength=K)[labels]
-    G = R.T @ (R * weight[:, None])
-    G[np.diag_indices_from(G)] += 1e-3 * np.trace(G) / len(G)
-    indicator = sp.csr_array((weight, labels, np.arange(n + 1)), shape=(n, K))
-    B = R @ np.linalg.solve(G, (indicator.T @ R).T)
-    # unit rows have memberships of sum 1 to sqrt(K); the bound only holds for stray ones
-    view = B @ places / np.maximum(B.sum(axis=1, keepdims=True), 0.5)
-    if K == 2:
-        first = embedding.vectors[:, 0]
-        view[:, 1] = np.clip((first - first.mean()) / max(3.0 * first.std(), 1e-30), -1.0, 1.0)
-    return view
-
-
-def _circular_order(mass: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """A tour of the clusters (K,) that always goes on to the one of largest mean affinity."""
-    K = mass.shape[1]
-    size = np.maximum(np.bincount(labels, minlength=K), 1)
-    one_hot = sp.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
-    between = np.zeros((K, K))
-    between[: one_hot.shape[0]] = one_hot @ mass
-    between /= np.outer(size, size)
-    tour, left = [0], set(range(1, K))
-    while left:
-        tour.append(max(sorted(left), key=lambda c: between[tour[-1], c]))
-        left.remove(tour[-1])
-    return np.array(tour)
-
-
-def _eigenvalues(A: Any, n_clusters: int, estimator: Any) -> np.ndarray:
-    """Some eigenvalues of the normalised affinity beyond K, to see where they drop."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a picture needs no tight residual
-        wider = spectral.embed(
-            A,
-            min(n_clusters + EXTRA_EIGENVALUES, A.shape[0]),
-            random_state=0,
-            tol=1e-4,
-            device=resolve_device(getattr(estimator, "device", "cpu")),
-        )
-    return np.sort(wider.values)[::-1].astype(np.float64)
-
-
-def _lambda_path(estimator: Any) -> np.ndarray:
-    """Rows of lam, tr H and |Z - B Z|^2 / |Z|^2 around the lam that was used; (0, 3) without."""
-    lam = getattr(estimator, "lam_", None)
-    Z = getattr(estimator, "latents_", getattr(estimator, "_training_features", None))
-    if lam is None or Z is None or not hasattr(estimator, "leverage_"):
-        return np.zeros((0, 3))
-    Z = torch.as_tensor(Z, device=resolve_device(estimator.device))
-    grid = lam * 10.0 ** np.linspace(-4.0, 4.0, PATH_POINTS)
-    n, d = Z.shape
-    if n * d * min(n, d) > PATH_COST:
-        squares = squared_singular_values(Z)
-        return np.array([(x, effective_dof(squares, x), np.nan) for x in grid])
-    path = LambdaPath(Z)
-    energy = max(float(path.squares.sum()), 1e-300)
-    return np.array(
-        [(x, path.effective_dof(x), path.leave_one_out_error(x) / energy) for x in grid]
-    )
 
 
 def _classes(

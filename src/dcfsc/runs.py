@@ -28,7 +28,7 @@ import sklearn
 import torch
 
 from dcfsc import affinity as affinities
-from dcfsc import metrics
+from dcfsc import distributed, metrics, run_checkpoint
 from dcfsc._version import __version__
 from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError, unknown_name
@@ -39,6 +39,7 @@ from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.estimators.validation import resolve_device
 from dcfsc.files import atomic_path
 from dcfsc.report import write_details, write_report
+from dcfsc.run_clusters import suggest_for_run
 from dcfsc.run_details import describe_details
 from dcfsc.run_folder import (
     DETAILS,
@@ -49,15 +50,16 @@ from dcfsc.run_folder import (
     RECORD,
     REPORT,
     Run,
-    check_replaceable,
-    default_folder,
+    alone_in,
     read_run,
     reserved,
+    room_for,
     write_errors,
 )
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 FEATURES = "features.safetensors"
+CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 BLOCK_BYTES = 1 << 26  # of X looked at together when it is searched for NaN
 
 
@@ -72,6 +74,9 @@ def fit_run(
     started: Callable[[dict[str, Any]], None] | None = None,
     report: bool = False,
     features: str | None = None,
+    resume: bool = False,
+    share: slice = slice(None),
+    fit: Callable[[Any, Any, Any], dict[str, float]] | None = None,
 ) -> Run:
     """Cluster ``data`` by a method's name and write the run's folder.
 
@@ -84,7 +89,8 @@ def fit_run(
         A name of ``dcfsc.estimators.methods.METHODS``.
     options : mapping
         Parameters of its estimator, ``n_clusters`` among them; None means not given. Without
-        ``random_state`` a seed is drawn, and recorded.
+        ``random_state`` a seed is drawn, and recorded. ``n_clusters="auto"`` takes the first of
+        :func:`dcfsc.suggest_k`'s candidates, which are recorded.
     out : Path or None
         A new or empty folder, or an earlier run, which is replaced. None is
         ``runs/<data>[-<features>]-<method>``, with a number appended if that is taken.
@@ -99,6 +105,12 @@ def fit_run(
     features : str or None
         A name of ``dcfsc.estimators.features.FEATURES``, computed first and clustered instead of
         the samples. Options that are not the method's are its.
+    resume : bool
+        Go on from the folder's checkpoint, if there is one. Training keeps one there until the run
+        is whole.
+    share, fit : slice, callable or None
+        The samples that this process has to look at, and what fits in place of
+        :func:`timed_fit`; for runs of many processes.
     """
     given = dict(options)
     if given.get("random_state") is None:
@@ -108,25 +120,34 @@ def fit_run(
         transformer, given = create_features(features, method, given)
     estimator = create(method, **given)
     steps = [step for step in (estimator, transformer) if step is not None]
+    suggestion = None
+    if isinstance(given.get("n_clusters"), str) and given["n_clusters"] == "auto":
+        check_samples(data, share)
+        suggestion = suggest_for_run(data, {**options, **given}, features)
+        given["n_clusters"] = suggestion.k
+        estimator.set_params(n_clusters=suggestion.k)
     check_clusters(given.get("n_clusters"), data)
-    check_samples(data)
+    check_samples(data, share)
     for step in steps:
         check_choices(step.get_params(deep=False))
         if not progress and "verbose" in step.get_params(deep=False):
             step.set_params(verbose=False)
     record = describe_run(data, method, estimator, command)
     record["features"] = describe_features(features, transformer)
+    record["suggestion"] = None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT)
     stem = "-".join(filter(None, (data.name, features, method)))
-    folder = default_folder(stem) if out is None else Path(out)
-    check_replaceable(folder)
-    with reserved(folder, exist_ok=out is not None):
+    folder = run_checkpoint.choose_folder(stem, out, resume)
+    room = room_for(data, method, features)
+    with reserved(folder, exist_ok=resume or out is not None, room=room), alone_in(folder):
         if started is not None:
             started(record)
-        record["timings"] = timed_fit(data.X, transformer, estimator)
+        with run_checkpoint.kept(estimator, folder, command):
+            record["timings"] = (fit or timed_fit)(data.X, transformer, estimator)
         record |= describe_result(data, estimator)
         write_run(folder, record, data, estimator, transformer)
-    if report:
-        add_report(folder, record, data, estimator)
+        run_checkpoint.remove(folder)
+        if report:
+            add_report(folder, record, data, estimator)
     return Run(folder, record, np.asarray(estimator.labels_))
 
 
@@ -191,18 +212,19 @@ def check_clusters(n_clusters: Any, data: Dataset) -> None:
         )
 
 
-def check_samples(data: Dataset) -> None:
+def check_samples(data: Dataset, share: slice = slice(None)) -> None:
     """X holds real numbers, all of them finite; a file larger than memory is read in blocks."""
     X = data.X
+    first, stop, _ = share.indices(len(X))
     if X.dtype.kind not in "biuf":
         raise InputError(f"{data.name} holds values of type {X.dtype}, not real numbers.")
     if X.dtype.kind != "f":
         return  # integers are finite: images in a folder need not be decoded to know it
     rows = max(1, BLOCK_BYTES // max(1, X[0].nbytes))
     wrong = np.zeros(len(X), np.int64)
-    for start in range(0, len(X), rows):
-        block = X[start : start + rows]
-        wrong[start : start + rows] = (~np.isfinite(block)).reshape(len(block), -1).sum(axis=1)
+    for start in range(first, stop, rows):
+        block = X[start : min(start + rows, stop)]
+        wrong[start : start + len(block)] = (~np.isfinite(block)).reshape(len(block), -1).sum(1)
     if wrong.any():
         raise InputError(
             f"{data.name} has {wrong.sum()} values that are NaN or infinite, the first in row "
@@ -310,6 +332,7 @@ def machine(device: Any) -> dict[str, Any]:
         "device": str(resolved),
         "device_name": torch.cuda.get_device_name(resolved) if resolved.type == "cuda" else cpu,
         "threads": torch.get_num_threads(),
+        **distributed.described(resolved),
         "system": f"{platform.system()} {platform.machine()}",
     }
 

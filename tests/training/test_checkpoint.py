@@ -32,19 +32,19 @@ def samples():
 def estimator(path=None, callbacks=(), **options):
     spec = ConvSpec((1, 8, 8), (3, 2), (3, 3), (2, 2), batch_norm=True)
     given = {"network": spec, "pretrain_epochs": 4, "steps": 6, "pretrain_batch_size": 16}
-    given |= {"random_state": 3, "verbose": False, "device": "cpu", **options}
+    given |= {
+        "random_state": 3,
+        "verbose": False,
+        "device": "cpu",
+        "checkpoint_every": 0,
+        **options,
+    }
     return DCFSC(3, checkpoint=path, callbacks=callbacks, **given)
-
-
-@pytest.fixture
-def every_step(monkeypatch):
-    monkeypatch.setattr("dcfsc.training.checkpoint.EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
 
 
 @pytest.mark.parametrize("batch_size", [None, 13])
 @pytest.mark.parametrize("where", [("pretrain", 1), ("pretrain", 4), ("train", 1), ("train", 5)])
-def test_going_on_gives_the_undisturbed_result(tmp_path, every_step, where, batch_size):
+def test_going_on_gives_the_undisturbed_result(tmp_path, where, batch_size):
     X, file = samples(), tmp_path / "checkpoint.safetensors"
     whole = estimator(batch_size=batch_size).fit(X)
     with pytest.raises(Stop):
@@ -57,7 +57,7 @@ def test_going_on_gives_the_undisturbed_result(tmp_path, every_step, where, batc
     assert [r["loss"] for r in resumed.history_] == [r["loss"] for r in whole.history_]
 
 
-def test_another_run_is_refused(tmp_path, every_step):
+def test_another_run_is_refused(tmp_path):
     X, file = samples(), tmp_path / "checkpoint.safetensors"
     with pytest.raises(Stop):
         estimator(file, [stop_at("train", 2)]).fit(X)
@@ -92,7 +92,7 @@ def test_an_interrupt_waits_for_the_step_and_saves(tmp_path, number):
     np.testing.assert_array_equal(resumed.labels_, estimator().fit(X).labels_)
 
 
-def test_the_optimiser_continues_with_its_own_averages(tmp_path, every_step):
+def test_the_optimiser_continues_with_its_own_averages(tmp_path):
     """Without Adam's moments the next step would be another one."""
     X, file = samples(), tmp_path / "checkpoint.safetensors"
     with pytest.raises(Stop):

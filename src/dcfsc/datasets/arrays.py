@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc.datasets import streamed
-from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels, refuse_bomb
+from dcfsc.datasets.mat5 import is_mat5, read_mat5
 from dcfsc.errors import InputError
 
 FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
 LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
 NO_LABELS = "none"
+LABEL_BYTES = 1 << 30
 DENSE_BYTES = 4 << 30  # a sparse matrix that would need more is not made dense
 
 
 def read_npy(path: Path) -> np.ndarray:
     """The array of an .npy file, memory-mapped: it is read when it is used."""
     _check_magic(path, b"\x93NUMPY", ".npy")
-    try:
+    with damage_in_one_line(path):
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise _unreadable(path, error) from None
 
 
 def _check_magic(path: Path, magic: bytes, suffix: str) -> None:
@@ -50,22 +49,20 @@ def load_npy(path: Path) -> Dataset:
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
     """Samples and labels of an .npz archive; the keys are guessed where they are not given."""
     _check_magic(path, b"PK\x03\x04", ".npz")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            headers = _npz_headers(path)
-            shapes = {name: header.shape for name, header in headers.items()}
-            feature_key, label_key = choose_keys(shapes, path, labels, key)
-            header = headers[feature_key]
-            # the type first: nothing is made of objects, however large they claim to be
-            if header.nbytes > streamed.STREAM_BYTES and not header.dtype.hasobject:
-                X: Any = streamed.stream_npz_member(path, feature_key)
-            else:
-                X = archive[feature_key]
-            values = None if label_key is None else archive[label_key]
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InputError):
-            raise
-        raise _unreadable(path, error) from None
+    with damage_in_one_line(path), np.load(path, allow_pickle=False) as archive:
+        headers = _npz_headers(path)
+        shapes = {name: header.shape for name, header in headers.items()}
+        feature_key, label_key = choose_keys(shapes, path, labels, key)
+        header = headers[feature_key]
+        # the type first: nothing is made of objects, however large they claim to be
+        if header.nbytes > streamed.STREAM_BYTES and not header.dtype.hasobject:
+            X: Any = streamed.stream_npz_member(path, feature_key)
+        else:
+            X = archive[feature_key]
+        values = None
+        if label_key is not None:
+            _check_label_size(headers[label_key], f"{path}[{label_key}]")
+            values = archive[label_key]
     y, names = (None, None) if values is None else encode_labels(values, path)
     return Dataset(path.stem, numeric(X, f"{path}[{feature_key}]"), y, label_names=names)
 
@@ -74,37 +71,47 @@ def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
     """The members' headers alone, so that unused arrays are never decompressed."""
     headers = {}
     with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            if member.endswith(".npy"):
-                with archive.open(member) as file:
-                    headers[member.removesuffix(".npy")] = streamed.NpyHeader(file)
+        for info in archive.infolist():
+            if info.filename.endswith(".npy"):
+                refuse_bomb(f"{path}[{info.filename}]", info.compress_size, info.file_size)
+                with archive.open(info) as file:
+                    headers[info.filename.removesuffix(".npy")] = streamed.NpyHeader(file)
     return headers
+
+
+def _check_label_size(header: streamed.NpyHeader, source: str) -> None:
+    """Labels are read whole, and a hundred million of them take less."""
+    if header.nbytes > LABEL_BYTES:
+        raise InputError(
+            f"{source} takes {header.nbytes / 2**30:.1f} GiB, which are no labels; name the array "
+            "of the labels, or 'none'."
+        )
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
     """The numeric arrays of a MATLAB file up to version 7."""
-    import scipy.io
-    import scipy.sparse
-
-    try:
-        with warnings.catch_warnings():
-            # about which sparse class comes back: either is made dense below
-            warnings.filterwarnings("ignore", message=".*spmatrix")
-            content = scipy.io.loadmat(path)
-    except NotImplementedError:
-        raise InputError(
-            f"{path} is a MATLAB 7.3 file, which is not read; in MATLAB save it again with "
-            "save(..., '-v7')."
-        ) from None
-    except Exception as error:  # the parser fails in many ways on damaged bytes
-        raise _unreadable(path, error) from None
     arrays = {}
-    for name, value in content.items():
-        if scipy.sparse.issparse(value):
-            value = _dense(value, f"{path}[{name}]")
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.size > 1:
-            arrays[name] = value
+    with damage_in_one_line(path):
+        for name, value in read_mat5(path) if is_mat5(path) else _version_4(path):
+            if not isinstance(value, np.ndarray):
+                value = _dense(value, f"{path}[{name}]")
+            if value.dtype.kind in "biuf" and value.size > 1:
+                arrays[name] = value
     return arrays
+
+
+def _version_4(path: Path) -> Iterator[tuple[str, Any]]:
+    """The matrices of a file as MATLAB wrote them until 1996, and as Octave may still."""
+    import scipy.io
+
+    with path.open("rb") as file:
+        if 0 not in file.read(4):  # the type of a matrix, a small number
+            raise ValueError("it is not a MATLAB file, or damaged at the start")
+    with warnings.catch_warnings():
+        # about which sparse class comes back: either is made dense
+        warnings.filterwarnings("ignore", message=".*spmatrix")
+        content = scipy.io.loadmat(path)
+    yield from ((name, value) for name, value in content.items() if hasattr(value, "dtype"))
 
 
 def load_mat(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
@@ -179,14 +186,5 @@ def _dense(matrix: Any, source: str) -> np.ndarray:
             f"{source} is sparse and would need {need / 2**30:.1f} GiB when dense; reduce its "
             "dimension first."
         )
+    matrix.tocsc().check_format(full_check=True)
     return matrix.toarray()
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    if "Object arrays" in str(error) or "Python objects" in str(error):
-        return InputError(
-            f"{path} holds Python objects, which are not loaded because unpickling can run code; "
-            "save a numeric array."
-        )
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(f"cannot read {path}: {reason}.")

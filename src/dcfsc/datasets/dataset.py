@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
+
+EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
+HARMLESS_BYTES = 1 << 26  # however small its file
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,3 +123,33 @@ def _integral(labels: np.ndarray, source: str | Path) -> np.ndarray:
             "class; labels must be integers or text."
         )
     return labels.astype(np.int64)
+
+
+@contextmanager
+def damage_in_one_line(path: Path | str) -> Iterator[None]:
+    """Around a parser of others: the many ways in which it fails on damaged bytes are one line."""
+    try:
+        yield
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path | str, error: Exception) -> InputError:
+    if "Object arrays" in str(error) or "Python objects" in str(error):
+        return InputError(
+            f"{path} holds Python objects, which are not loaded because unpickling can run code; "
+            "save a numeric array."
+        )
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return InputError(f"cannot read {path}: {reason[:300].rstrip('.')}.")
+
+
+def refuse_bomb(source: Path | str, packed: int, size: int) -> None:
+    """A few bytes that stand for more than memory has are not unpacked to see."""
+    if size > HARMLESS_BYTES and size > EXPANSION * max(1, packed):
+        raise InputError(
+            f"{source} is {packed} bytes that expand to at least {size / 2**30:.2g} GiB, as in a "
+            "file made to exhaust memory; if it is meant, save it uncompressed."
+        )

@@ -55,7 +55,7 @@ def load_folder(
         name=folder.resolve().name or str(folder),
         X=X,
         y=y,
-        paths=[str(files[i]) for i in kept],
+        paths=[_text(files[i]) for i in kept],
         label_names=names,
         notes=notes,
     )
@@ -67,7 +67,7 @@ def _find_images(folder: Path) -> tuple[list[Path], list[str] | None]:
     groups: list[tuple[Path, str]] = []
     for sub in sorted((p for p in _visible(folder) if p.is_dir()), key=natural_order):
         found = [p for p in _walk(sub) if p.suffix.lower() in SUFFIXES]
-        groups += [(p, sub.name) for p in sorted(found, key=natural_order)]
+        groups += [(p, _text(Path(sub.name))) for p in sorted(found, key=natural_order)]
     if flat and groups:
         raise InputError(
             f"{folder} holds images beside its sub-folders ({flat[0].name}, and "
@@ -90,6 +90,16 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if not f.startswith(".")]
-        yield from (Path(parent, f) for f in files if not f.startswith("."))
+    """Files below the folder; links to folders are not followed, so that none leads round."""
+    folders = [folder]
+    while folders:
+        for path in _visible(folders.pop()):
+            if path.is_file():  # not a pipe, which would be waited for
+                yield path
+            elif path.is_dir() and not path.is_symlink():
+                folders.append(path)
+
+
+def _text(path: Path) -> str:
+    """The path as text that can be written to a file: bytes that are no text are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

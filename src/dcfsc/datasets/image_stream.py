@@ -102,7 +102,7 @@ def header_size(source: ImageSource) -> tuple[int, int]:
     from PIL import Image
 
     try:
-        with source.open() as file, Image.open(file) as opened:
+        with source.open() as file, Image.open(file, formats=images.FORMATS) as opened:
             w, h = opened.size
             # for a PNG without the tag in its header Pillow would decode all of it to look for one
             tagged = opened.format != "PNG" or "exif" in opened.info

@@ -19,6 +19,9 @@ from dcfsc.errors import InputError
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
+# By content, whatever a file is called: Pillow would run an interpreter for a PostScript program.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM", "WEBP")
+
 
 @dataclass(frozen=True)
 class ImageSource:
@@ -86,7 +89,7 @@ def read_image(source: ImageSource, size: tuple[int, int] | None, gray: bool) ->
     from PIL import Image, ImageOps
 
     try:
-        with source.open() as file, Image.open(file) as opened:
+        with source.open() as file, Image.open(file, formats=FORMATS) as opened:
             sixteen = opened.mode.startswith("I;16") or (
                 opened.mode == "I" and opened.format in ("PPM", "PNG")
             )
@@ -125,7 +128,8 @@ def _eight_bits(image: PILImage, sixteen: bool, gray: bool) -> PILImage:
 
     if sixteen:
         values = np.asarray(image).astype(np.float32)
-        image = Image.fromarray(np.round(values / 257).astype(np.uint8))
+        values /= 257
+        image = Image.fromarray(np.round(values, out=values).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError(
             f"32-bit pixels (mode {image.mode}) have no known range; save 8 or 16 bits"

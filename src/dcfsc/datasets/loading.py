@@ -105,6 +105,8 @@ def _load_path(
             {"size": size, "gray": gray, "skip_broken": skip_broken, **options},
             path,
         )
+    elif not path.is_file():
+        raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif path.suffix.lower() == ".npy":
         data = _call(arrays.load_npy, path, options, path)
     elif path.suffix.lower() in FILES:

@@ -26,7 +26,7 @@ from dcfsc.datasets.images import ImageSource, read_images
 from dcfsc.errors import InputError
 
 MEMBER_BYTES = 32 << 20  # no image of these sets is larger; a larger member is not decompressed
-IDX_BYTES = 1 << 30
+IDX_BYTES = 1 << 28  # five times MNIST
 
 
 def read_npz(name: str, path: Path) -> Dataset:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc.datasets import streamed
-from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.dataset import (
+    Dataset,
+    damage_in_one_line,
+    encode_labels,
+    refuse_bomb,
+    unreadable,
+)
 from dcfsc.datasets.tables import label_column
 from dcfsc.errors import InputError
 
@@ -18,14 +25,14 @@ from dcfsc.errors import InputError
 def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
     """A Parquet table: numeric columns, or one column whose cells are vectors of one length."""
     try:
-        import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise InputError(
             f"reading {path} needs the package pyarrow; install dcfsc[parquet]."
         ) from None
-    try:
+    with arrow_errors(path):
         file = pq.ParquetFile(path)
+        _refuse_long_runs(path, file.metadata)
         # the row names that pandas stores beside the columns
         names = file.schema_arrow.names
         columns = [c for c in names if not re.fullmatch(r"__index_level_\d+__", c)]
@@ -41,9 +48,27 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
             notes = f"labels from column {columns[label]!r}"
         if X.nbytes <= streamed.STREAM_BYTES:
             X = _matrix(file.read(features), features, path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}.") from None
     return Dataset(path.stem, X, y, label_names=classes, notes=notes)
+
+
+@contextmanager
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Arrow's errors, some of which are the system's by type alone, as one line."""
+    try:
+        with damage_in_one_line(path):
+            yield
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _refuse_long_runs(path: Path, metadata: Any) -> None:
+    """A run of equal values takes a few bytes, however long it is."""
+    values = sum(
+        metadata.row_group(g).column(j).num_values
+        for g in range(metadata.num_row_groups)
+        for j in range(metadata.num_columns)
+    )
+    refuse_bomb(path, path.stat().st_size, 8 * values)
 
 
 class ParquetRows(streamed.Streamed):
@@ -87,8 +112,9 @@ class ParquetRows(streamed.Streamed):
     def _group(self, g: int) -> np.ndarray:
         if self._held is None or self._held[0] != g:
             self._held = None  # released before the next one is read
-            table = self._file.read_row_group(g, columns=self._features)
-            rows = _matrix(table, self._features, self._path).astype(self.dtype, copy=False)
+            with arrow_errors(self._path):
+                table = self._file.read_row_group(g, columns=self._features)
+                rows = _matrix(table, self._features, self._path).astype(self.dtype, copy=False)
             if rows.shape[1] != self.shape[1]:
                 raise InputError(
                     f"{self._path}, column {self._features[0]!r}: vectors differ in length."

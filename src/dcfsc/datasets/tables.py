@@ -17,6 +17,7 @@ from dcfsc.datasets.arrays import LABEL_KEYS, NO_LABELS
 from dcfsc.datasets.dataset import Dataset, encode_labels
 from dcfsc.errors import InputError
 
+COLUMNS = 1_000_000  # cells of text take many times their bytes; a wider table is not read
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
 
 
@@ -83,6 +84,11 @@ def _layout(path: Path, labels: str | None, header: bool | None) -> Layout:
     separator = _separator(path, lines[0])
     first, *rest = ([c.strip() for c in row] for row in _split(path, lines, separator))
     second = rest[0] if rest else None
+    if len(first) > COLUMNS:
+        raise InputError(
+            f"{path} has {len(first)} columns, more than {COLUMNS}; save it as .npy, or check its "
+            "line breaks."
+        )
     if header is None:
         header = _is_header(first, second, labels)
     if header and second is None:

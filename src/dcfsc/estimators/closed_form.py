@@ -10,13 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.self_expression import ClosedForm, solve
+from dcfsc.self_expression import ClosedForm, lam_for_dof, solve
+from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
 from .prediction import vote
-from .regularisation import lam_for
+from .regularisation import lam_for, target_dof
 from .sharded import check_choices, check_whole, common_random_state, total_samples
+from .transformations import check_transformations, permutations, resolve
 from .validation import (
     as_float,
     check_array,
@@ -51,6 +53,12 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         Expected dimension m of a subspace, used by ``lam="auto"``; None is 1.5.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
+    transformations : "auto", "none", "shifts", "mirror" or "shifts+mirror"
+        Changes after which a picture shows the same thing: a sample is then expressed over the
+        others and over what they turn into by shifts of one pixel and by exchanging left and right
+        (see :mod:`dcfsc.self_expression.orbit`). "auto" is all of these for images (n, h, w) and
+        (n, c, h, w) of 6 pixels a side to 4,096 in all, and none for anything else. Where left and
+        right make a difference, as between b and d, take "shifts".
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -86,6 +94,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         lam: float | str = "auto",
         subspace_dim: float | None = None,
         normalize: bool = True,
+        transformations: str = "auto",
         affinity: Any = "topk",
         assign: str = "kmeans",
         form: str = "auto",
@@ -97,6 +106,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.lam = lam
         self.subspace_dim = subspace_dim
         self.normalize = normalize
+        self.transformations = transformations
         self.affinity = affinity
         self.assign = assign
         self.form = form
@@ -111,10 +121,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
         random_state = common_random_state(self.random_state)
+        check_transformations(self.transformations)
         Z = self._features(X)
-        if fixed is None:
-            fixed = lam_for(Z, n_clusters, self.subspace_dim)
-        self.lam_ = fixed
+        self.lam_ = fixed or self._lam_for(Z, n_clusters)
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
         self.effective_dof_ = operator.effective_dof
@@ -136,11 +145,27 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
         return unit_rows(Z) if self.normalize else Z
 
-    def _solve(self, Z: Tensor) -> ClosedForm:
+    def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
+        views = self._views(Z)
+        if len(views) == 1:
+            return lam_for(Z, n_clusters, self.subspace_dim)
+        squares = torch.linalg.eigvalsh(orbit_gram(views)).clamp_min(0.0)
+        return lam_for_dof(squares, target_dof(n_clusters, self.subspace_dim))
+
+    def _solve(self, Z: Tensor) -> ClosedForm | OrbitForm:
         Z = Z.to(resolve_device(self.device))
+        views = self._views(Z)
+        if len(views) > 1:
+            return OrbitForm(views, self.lam_)
         return solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
 
-    _operator: ClosedForm | None
+    def _views(self, Z: Tensor) -> list[View]:
+        """The samples, and what they turn into, as rows of features (N, d)."""
+        name = resolve(self.transformations, self.sample_shape_)
+        indices = [i.to(Z.device) for i in permutations(name, self.sample_shape_)]
+        return [lambda: Z, *(lambda i=i: Z[:, i] for i in indices[1:])]
+
+    _operator: ClosedForm | OrbitForm | None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)

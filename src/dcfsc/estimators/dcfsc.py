@@ -202,7 +202,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if fixed is not None:
             return Absolute(fixed)
         if checkpoint is not None and checkpoint.finished("pretrain"):
-            return ShareOfEnergy(float(checkpoint.notes["share_of_energy"]))
+            return ShareOfEnergy(checkpoint.noted("share_of_energy"))
         Z = encode(self.network_, inputs, self.batch_size, training=True)
         rule = ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
         if checkpoint is not None:

@@ -44,7 +44,8 @@ GRAPHS = 9
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
 LEADING = 3  # a graph is for its three candidates of largest slope
 # Eigenvalues of the Laplacian below this are no longer told apart: a connection of one part in a
-# thousand is chance, and without the floor its accidents would have the largest slopes.
+# thousand is chance, and without the floor its accidents would have the largest slopes. The value
+# was chosen with labels in view, see docs/choosing_k.md.
 FLOOR = 1e-3
 TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, and far below FLOOR
 
@@ -64,7 +65,7 @@ class Candidate:
     gap: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Suggestion(Sequence[Candidate]):
     """Candidates for the number of clusters, the best first.
 

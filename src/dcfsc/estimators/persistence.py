@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -19,6 +19,10 @@ from dcfsc import affinity as affinities
 from dcfsc._version import __version__
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import atomic_path
+from dcfsc.networks import ConvSpec, from_dict
+from dcfsc.training.checkpoint import fingerprint
+
+from .validation import check_at_least, check_n_clusters
 
 FORMAT = 1
 _AFFINITIES = {
@@ -46,6 +50,7 @@ class Persistent:
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
         }
+        contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
         header = {
             "format": FORMAT,
             "version": __version__,
@@ -53,7 +58,7 @@ class Persistent:
             "params": params,
             "values": values,
         }
-        contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+        header["sha256"] = fingerprint(header, contiguous)
         with atomic_path(path) as part:
             save_file(contiguous, part, metadata={"dcfsc": json.dumps(header)})
 
@@ -66,11 +71,20 @@ class Persistent:
                 f"{path} holds a {header['class']}, not a {cls.__name__}; "
                 f"use {header['class']}.load."
             )
-        params = {name: decode_parameter(value) for name, value in header["params"].items()}
-        if device is not None:
-            params["device"] = device
-        model = cls(**params)
-        model._restore(tensors, header["values"])
+        try:
+            params = {name: decode_parameter(value) for name, value in header["params"].items()}
+            model = cls(**params)
+            if device is not None:
+                model.set_params(device=device)  # type: ignore[attr-defined]
+            check_labels(model, tensors)
+            check_network(header["values"].get("spec"), tensors)
+            model._restore(tensors, header["values"])
+        except InputError as error:
+            raise InputError(f"{path} cannot be used: {error}") from None
+        except torch.OutOfMemoryError:
+            raise  # the device's fault, not the file's
+        except Exception as error:  # a header may be whole JSON and still say anything
+            raise damaged(path, error) from error
         return model
 
 
@@ -91,10 +105,57 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                     f"{FORMAT}. Upgrade dcfsc."
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is damaged or not a dcfsc model ({reason}).") from error
+        written = header.pop("sha256", None)  # the first releases wrote none
+        if written not in (None, fingerprint(header, tensors)):
+            raise ValueError("its content is not what was written")
+        if not isinstance(header["class"], str):
+            raise ValueError("its class has no name")
+    except InputError:
+        raise
+    except Exception as error:  # the parsers fail in many ways on damaged bytes
+        raise damaged(path, error) from error
     return header, tensors
+
+
+def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()
+    told = reason[0][:200] if reason else type(error).__name__
+    return InputError(f"{path} is damaged or not a dcfsc model ({told}).")
+
+
+def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
+    """A clustering's labels are those of its clusters, and its other numbers can be used."""
+    for name, value in tensors.items():
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise InputError(f"{name} has NaN or infinity; fit and save it again.")
+    if "labels" not in tensors:
+        return
+    labels, n_clusters = tensors["labels"], model.n_clusters
+    if labels.ndim != 1 or labels.dtype not in (torch.int32, torch.int64) or not len(labels):
+        raise InputError("its labels are not whole numbers, one for each sample.")
+    check_n_clusters(n_clusters, len(labels))
+    check_at_least("n_neighbors", getattr(model, "n_neighbors", 1), 1)
+    if not 0 <= int(labels.min()) <= int(labels.max()) < int(n_clusters):
+        raise InputError(f"its labels are not those of {n_clusters} clusters.")
+    for name in {"features", "latents"} & tensors.keys():
+        if tensors[name].ndim != 2 or len(tensors[name]) != len(labels):
+            raise InputError(f"its labels and its {name} are not of the same samples.")
+
+
+def check_network(spec: Any, tensors: dict[str, Tensor]) -> None:
+    """Weights that a network's description asks for are in the file before they are allocated."""
+    if spec is None:
+        return
+    found = from_dict(spec)
+    if isinstance(found, ConvSpec):
+        widths = (found.input_shape[0], *found.channels)
+        areas = [kernel**2 for kernel in found.kernels]
+    else:
+        widths = (found.input_dim, *found.hidden, found.latent_dim)
+        areas = [1] * (len(widths) - 1)
+    largest = max((value.numel() for value in tensors.values()), default=0)
+    if any(a * b * c > largest for a, b, c in zip(widths, widths[1:], areas, strict=False)):
+        raise InputError("its network is larger than its weights; fit and save it again.")
 
 
 def encode_parameter(name: str, value: Any) -> Any:
@@ -125,8 +186,6 @@ def decode_parameter(value: Any) -> Any:
             raise unknown_name("affinity", kind, _AFFINITIES)
         return _AFFINITIES[kind](**options)
     if isinstance(value, dict) and "spec" in value:
-        from dcfsc.networks import from_dict
-
         return from_dict(value["spec"])
     if isinstance(value, list):
         return tuple(decode_parameter(item) for item in value)

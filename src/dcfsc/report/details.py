@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -16,6 +15,15 @@ from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 1
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
+INTEGERS = ("labels", "truth", "view_samples", "shown", "role", "rival", "best_class")
+VECTORS = (
+    *(*INTEGERS, "confidence", "degrees", "leverage", "connectivity", "eigenvalues", "names"),
+    "class_names",
+)
+NUMBERS = (
+    *(*INTEGERS, "confidence", "degrees", "leverage", "connectivity", "eigenvalues", "eigengaps"),
+    *("blocks", "view", "neighbours", "thumbnails", "path", "confusion"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +76,12 @@ class Details:
     best_class: np.ndarray
 
     def __post_init__(self) -> None:
+        flat = [name for name in VECTORS if getattr(self, name).ndim != 1]
+        if flat:
+            raise InputError(f"the details of a run have no list of numbers in {flat[0]!r}.")
+        words = [name for name in NUMBERS if getattr(self, name).dtype.kind not in "biuf"]
+        if words:
+            raise InputError(f"the details of a run have no numbers in {words[0]!r}.")
         n, t = len(self.labels), len(self.shown)
         ragged = [
             *(name for name in ("confidence", "degrees") if len(getattr(self, name)) != n),
@@ -111,6 +125,9 @@ def read_details(path: str | os.PathLike[str]) -> Details:
             "without --no-report."
         )
     try:
+        with zipfile.ZipFile(file) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("compressed, as write_details never does")
         with np.load(file, allow_pickle=False) as arrays:
             written = int(arrays["format"])
             if written > FORMAT:
@@ -118,9 +135,9 @@ def read_details(path: str | os.PathLike[str]) -> Details:
                     f"{file} has the format {written}; this dcfsc reads up to {FORMAT}. Upgrade."
                 )
             return Details(**{field.name: arrays[field.name] for field in fields(Details)})
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception:  # the parser fails in many ways on damaged bytes
         raise InputError(f"{file} is damaged or not written by dcfsc; fit again.") from None
 
 

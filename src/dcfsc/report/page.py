@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfsc.errors import InputError
 from dcfsc.files import write_text
 from dcfsc.report import sections
 from dcfsc.report.details import Details
@@ -28,7 +29,16 @@ COLOURS = (
 
 def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], details: Details) -> None:
     """Write the page of a run, whole or not at all."""
-    write_text(path, render(record, details))
+    try:
+        page = render(record, details)
+        page.encode()
+    except Exception as error:  # a record is JSON, in which anything may stand
+        reason = (str(error).strip().splitlines() or [""])[0][:200]
+        raise InputError(
+            f"the page cannot be drawn, as the run's record and details are damaged "
+            f"({type(error).__name__}: {reason}); fit again."
+        ) from error
+    write_text(path, page)
 
 
 def render(record: Mapping[str, Any], details: Details) -> str:

@@ -129,7 +129,7 @@ class FeatureForm(ClosedForm):
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         if distributed.active():
-            values, indices = largest_inner_products_of_all(self.Y, k)
+            values, indices = largest_inner_products_of_all(self.Y, self.Y, k)
         else:
             values, indices = in_order(*largest_inner_products(self.Y, self.Y, k, diagonal=0))
         return (values / self._columns(values.dtype)[1]).to(self.dtype), indices

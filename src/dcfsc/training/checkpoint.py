@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
 from dcfsc import distributed
@@ -41,7 +42,8 @@ class Checkpoint:
     ----------
     notes : whatever else must be the same after a restart; saved along.
 
-    Where samples are divided among processes all read the file and the first one writes it.
+    Where samples are divided among processes, the first one alone reads and writes the file, and
+    an interrupt of one stops all of them after the same step.
     """
 
     def __init__(self, path: str | Path, identity: str, every: float = EVERY_SECONDS):
@@ -51,8 +53,14 @@ class Checkpoint:
         self._saved: dict[str, Any] | None = None
         self._written = time.monotonic()
         self._interrupted = False
-        if self.path.exists():
-            self._read()
+        content = None
+        if distributed.rank() == 0 and self.path.exists():
+            with suppress(OSError):  # what cannot be read is as damaged as an empty file
+                content = self.path.read_bytes()
+            content = content or b""
+        content = distributed.broadcast_bytes(content)
+        if content is not None:
+            self._read(content)
 
     @property
     def resumed(self) -> bool:
@@ -76,15 +84,19 @@ class Checkpoint:
         """Put everything back as it was and return the last step done in ``phase``, or 0."""
         if self._saved is None or self._saved["phase"] != phase:
             return 0
-        network.load_state_dict(self._part("network."))
-        _restore_optimizer(optimizer, self._part("optimizer."))
-        if generator is not None and "generator" in self._tensors:
-            generator.set_state(self._tensors["generator"])
-        if plateau is not None:
-            plateau.state = tuple(self._saved["plateau"])
-        history[:] = self._saved["history"]
+        try:
+            network.load_state_dict(self._part("network."))
+            _restore_optimizer(optimizer, self._part("optimizer."))
+            if generator is not None and "generator" in self._tensors:
+                generator.set_state(self._tensors["generator"])
+            if plateau is not None:
+                plateau.state = tuple(self._saved["plateau"])
+            history[:] = self._saved["history"]
+            step = int(self._saved["step"])
+        except (KeyError, TypeError, ValueError, RuntimeError):
+            raise self._damaged() from None
         self._tensors = {}
-        return int(self._saved["step"])
+        return step
 
     def after_step(
         self,
@@ -98,6 +110,8 @@ class Checkpoint:
         plateau: Plateau | None = None,
     ) -> None:
         """Save if it is time; stop here if the person or the system asked for it meanwhile."""
+        if distributed.active():
+            self._interrupted = distributed.total_number(self._interrupted) > 0
         due = time.monotonic() - self._written >= self.every or self._interrupted
         if due and distributed.rank() == 0:
             tensors = {f"network.{k}": v for k, v in network.state_dict().items()}
@@ -114,9 +128,14 @@ class Checkpoint:
                 "plateau": None if plateau is None else plateau.state,
                 "notes": self.notes,
             }
-            with atomic_path(self.path) as part:
-                contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-                save_file(contiguous, part, metadata={"dcfsc": json.dumps(values)})
+            contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+            values["sha256"] = fingerprint(values, contiguous)
+            try:
+                with atomic_path(self.path) as part:
+                    save_file(contiguous, part, metadata={"dcfsc": json.dumps(values)})
+            except (OSError, SafetensorError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise InputError(f"cannot write the checkpoint {self.path}: {reason}.") from error
         if due:
             self._written = time.monotonic()
         if self._interrupted:
@@ -130,7 +149,8 @@ class Checkpoint:
             return
 
         def ask(number: int, frame: FrameType | None) -> None:
-            if self._interrupted:
+            # A launcher may repeat itself; only a person who does so is impatient.
+            if self._interrupted and not distributed.active():
                 raise KeyboardInterrupt
             self._interrupted = True
 
@@ -141,6 +161,13 @@ class Checkpoint:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def noted(self, name: str) -> float:
+        """A number among the notes of the file."""
+        try:
+            return float(self.notes[name])
+        except (KeyError, TypeError, ValueError):
+            raise self._damaged() from None
+
     def remove(self) -> None:
         """The run is whole: what was kept for a restart goes."""
         if distributed.rank() == 0:
@@ -149,26 +176,40 @@ class Checkpoint:
     def _part(self, prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in self._tensors.items() if k.startswith(prefix)}
 
-    def _read(self) -> None:
-        damaged = InputError(
+    def _damaged(self) -> InputError:
+        return InputError(
             f"the checkpoint {self.path} is damaged or not written by dcfsc; delete it to start "
             "anew."
         )
+
+    def _read(self, content: bytes) -> None:
         try:
-            with safe_open(self.path, framework="pt") as file:
-                values = json.loads((file.metadata() or {})["dcfsc"])
-                self._tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            self._tensors = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            values = json.loads(header["__metadata__"]["dcfsc"])
+            whole = values.pop("sha256") == fingerprint(values, self._tensors)
             known = values["format"] == FORMAT and values["phase"] in PHASES
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-            raise damaged from None
-        if not known:
-            raise damaged
+            known &= {"identity", "notes", "step", "history", "plateau"} <= values.keys()
+        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise self._damaged() from None
+        if not (whole and known):
+            raise self._damaged()
         if values["identity"] != self.identity:
             raise InputError(
                 f"the checkpoint {self.path} belongs to a run with other data or parameters; give "
                 "the same ones to go on with it, or delete it to start anew."
             )
         self._saved, self.notes = values, values["notes"]
+
+
+def fingerprint(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of JSON values and tensors: a bit that flipped on the disk would go unnoticed."""
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

@@ -191,11 +191,16 @@ class ExactNorms:
 
 
 def sum_gradients(module: nn.Module) -> None:
-    """Add up every parameter's gradient over the processes."""
+    """Add up every parameter's gradient over the processes, in one message."""
     for parameter in module.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        distributed.total(parameter.grad)
+    if not distributed.active():
+        return
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    flat = distributed.total(torch.cat([g.flatten() for g in gradients]))
+    for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(summed.view_as(gradient))
 
 
 def _all_but_channels(x: Tensor) -> tuple[int, ...]:

@@ -1,0 +1,58 @@
+"""Small changes after which a picture shows the same thing, as permutations of its pixels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc.errors import InputError, unknown_name
+
+logger = logging.getLogger("dcfsc")
+
+NAMES = ("auto", "none", "shifts", "mirror", "shifts+mirror")
+AUTO = "shifts+mirror"
+SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller picture
+MOST_PIXELS = 4096  # the d x d factor of larger ones costs minutes and gigabytes
+
+
+def check_transformations(name: Any) -> None:
+    if name not in NAMES:
+        raise unknown_name("set of transformations", name, NAMES)
+
+
+def resolve(name: str, sample_shape: Sequence[int]) -> str:
+    """What "auto" means for samples of this shape: pictures of a moderate size have them."""
+    check_transformations(name)
+    pictures = len(sample_shape) > 1
+    if name != "auto":
+        if name != "none" and not pictures:
+            raise InputError(
+                f"transformations={name!r} are of images (n, h, w) or (n, c, h, w); the samples "
+                "are vectors. Use 'none' or 'auto'."
+            )
+        return name
+    if not pictures or min(sample_shape[-2:]) < SMALLEST_SIDE:
+        return "none"
+    pixels = int(torch.Size(sample_shape).numel())
+    if pixels > MOST_PIXELS:
+        logger.info("images of %d pixels are taken as they are, without transformations", pixels)
+        return "none"
+    return AUTO
+
+
+def permutations(name: str, sample_shape: Sequence[int]) -> list[Tensor]:
+    """One index tensor (d,) a transformation, the identity first: changed = flat[:, index].
+
+    "shifts": by one pixel up, down, left and right, cyclically. "mirror": left and right exchanged.
+    """
+    place = torch.arange(int(torch.Size(sample_shape).numel())).view(*sample_shape)
+    found = [place]
+    if "shifts" in name:
+        found += [place.roll(step, axis) for axis in (-2, -1) for step in (1, -1)]
+    if "mirror" in name:
+        found += [view.flip(-1) for view in found]
+    return [view.flatten() for view in found]

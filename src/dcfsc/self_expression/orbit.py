@@ -1,0 +1,148 @@
+"""The closed form over samples and what they turn into: shifted by a pixel, mirrored, ...
+
+A picture and the same picture one pixel to the left are the same thing, but nearly orthogonal to
+each other in fine detail. With T_1 = identity, T_2, ..., T_A such changes and Z_a the features of
+all samples changed by T_a, ridge self-expression over the N A rows of all Z_a has
+
+    G = sum_a Z_a' Z_a,   G + lam I = L L',   y = L^-1 z,   H_i(ja) = y_i . y_ja,
+
+and sample j's coefficient for i is that of the best of its changes,
+
+    C_ij = max_a |H_i(ja)| / (1 - h_i),   i != j.
+
+Cost A times that of the plain closed form, memory twice: one change at a time. Still exact, and
+still no N x N matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from dcfsc import distributed
+from dcfsc.errors import InputError
+
+from .feature_form import RidgeFactor
+from .gram import add_gram, row_chunks
+from .largest import largest_inner_products
+from .sharded import largest_inner_products_of_all
+
+View = Callable[[], Tensor]
+
+
+def orbit_gram(views: Sequence[View]) -> Tensor:
+    """G = sum_a Z_a' Z_a, (d, d) in float64; ``views`` give Z_a (N, d) when called."""
+    G: Tensor | None = None
+    for view in views:
+        Z = view()
+        if G is None:
+            G = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
+        add_gram(G, Z)
+    if G is None:
+        raise InputError("an orbit needs at least the samples themselves.")
+    return distributed.total(G)
+
+
+class OrbitForm:
+    """Coefficients of samples over the orbits of the others; see :mod:`.orbit`.
+
+    Parameters
+    ----------
+    views : functions that give Z_1, Z_2, ... (N, d); the first one the samples as they are.
+    lam : the ridge parameter.
+    G : their Gram matrix if it is known; overwritten.
+
+    Attributes
+    ----------
+    leverage : Tensor (N,) float64, h_i = |y_i|^2 of the samples as they are.
+
+    Where samples are divided among processes, G is summed over all of them and :meth:`topk` finds
+    columns among all of them.
+    """
+
+    form = "orbit"
+
+    def __init__(self, views: Sequence[View], lam: float, G: Tensor | None = None):
+        self._views = tuple(views)
+        self.lam = float(lam)
+        self.factor = RidgeFactor(orbit_gram(views) if G is None else G, self.lam)
+        self.Y, self.leverage = self._whitened(self._views[0]())
+        self.n, self.dim = self.Y.shape
+        self.dtype, self.device = self.Y.dtype, self.Y.device
+
+    @property
+    def effective_dof(self) -> float:
+        """tr H over all N A rows: sum_i s_i^2 / (s_i^2 + lam) = d - lam tr (L L')^-1."""
+        return self.factor.L.shape[0] - self.lam * float(self.factor.inverse.square().sum())
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest C_ij of each row: values and column indices (N, k)."""
+        k = k if distributed.active() else min(k, self.n - 1)
+        values, indices = self._best(self.Y, k, diagonal=0)
+        return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
+
+    def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """max_a |z (G + lam I)^-1 z_ja| for unseen z (n, d): the k largest of each row."""
+        y, _ = self._whitened(z)
+        return self._best(y, min(k, self.n), diagonal=None)
+
+    def dense(self) -> Tensor:
+        """The whole of C, (N, N)."""
+        C = torch.zeros(self.n, self.n, dtype=self.dtype, device=self.device)
+        for Y in self._whitened_views():
+            torch.maximum(C, (self.Y @ Y.mT).abs_(), out=C)
+        return C.fill_diagonal_(0.0) / (1.0 - self.leverage).to(C.dtype)[:, None]
+
+    def _best(self, Q: Tensor, k: int, diagonal: int | None) -> tuple[Tensor, Tensor]:
+        values: Tensor | None = None
+        for Y in self._whitened_views():
+            # A sample among the k best by its best change is among the k best of that change.
+            if distributed.active() and diagonal is not None:
+                found, columns = largest_inner_products_of_all(Q, Y, k)
+            else:
+                found, columns = largest_inner_products(Q, Y, k, diagonal=diagonal)
+            found = found.abs()
+            if values is None:
+                values, indices = found, columns
+            else:
+                values, indices = _merged(
+                    torch.cat((values, found), 1), torch.cat((indices, columns), 1), found.shape[1]
+                )
+        assert values is not None
+        return values, indices
+
+    def _whitened_views(self) -> Iterator[Tensor]:
+        yield self.Y
+        for view in self._views[1:]:
+            yield self._whitened(view())[0]
+
+    def _whitened(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Y (N, d) in the precision of Z, and |y|^2 (N,) in float64."""
+        Y = torch.empty_like(Z)
+        squares = torch.empty(Z.shape[0], dtype=torch.float64, device=Z.device)
+        for rows in row_chunks(Z.shape[0], Z.shape[1], Z.device):
+            y = self.factor.whiten(Z[rows])
+            Y[rows] = y.to(Y.dtype)
+            squares[rows] = y.square().sum(1)
+        return Y, squares.clamp_max(1.0 - 1e-9)
+
+    def __repr__(self) -> str:
+        return (
+            f"OrbitForm(N={self.n}, d={self.dim}, views={len(self._views)}, lam={self.lam:.4g}, "
+            f"effective_dof={self.effective_dof:.4g})"
+        )
+
+
+def _merged(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values (n, m) of distinct columns; of a column's values the largest counts."""
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    indices = indices.gather(1, order)
+    # By column, the larger value first, as the sort is stable: what follows its like is a repeat.
+    by_column, place = indices.sort(dim=1, stable=True)
+    repeat = torch.zeros_like(by_column, dtype=torch.bool)
+    repeat[:, 1:] = by_column[:, 1:] == by_column[:, :-1]
+    repeated = torch.zeros_like(repeat).scatter_(1, place, repeat)
+    kept = values.masked_fill(repeated, -1.0).topk(k, dim=1).indices
+    return values.gather(1, kept), indices.gather(1, kept)

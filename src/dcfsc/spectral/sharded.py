@@ -1,0 +1,168 @@
+"""The eigenproblem of a sparse affinity with its rows divided among processes.
+
+    S X = [S_1 X; ...; S_R X],      S_r the rows of S that process r holds
+
+The first process solves, as `embed` does, and holds the vectors; every product with a block
+X (n x b) is one broadcast of X and one collection of the n b results. Decisions, such as when the
+residual is small enough, are taken in one place: processes on unlike machines cannot disagree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from dcfsc import distributed
+from dcfsc.spectral.assignment import assign as assign_labels
+from dcfsc.spectral.clustering import SpectralResult
+from dcfsc.spectral.eigensolvers import components, residual
+from dcfsc.spectral.embedding import (
+    Embedding,
+    Seed,
+    _at_all_points,
+    _check_components,
+    _check_tol,
+    _preference,
+    _regularize,
+    _solve,
+    random_from,
+)
+from dcfsc.spectral.graph import NormalizedAffinity, SparseAffinity, read_affinity
+
+_END, _ROWS, _MULTIPLY = range(3)
+
+
+class ShardedAffinity(NormalizedAffinity):
+    """S (n x n) of the first process, multiplied by all; they are in :func:`serve_products`."""
+
+    has_single = True
+
+    def __init__(self, S: SparseAffinity) -> None:
+        self.n, self.device = S.n, S.device
+        self._S = S
+        shares = _shares(S.n)
+        distributed.tell(_ROWS, S.n, 0)
+        for target, share in enumerate(shares[1:], 1):
+            _send_rows(S.B[share], target)
+        self._rows = _Rows(S.B[shares[0]])
+
+    def apply(self, X: Tensor) -> Tensor:
+        distributed.tell(_MULTIPLY, X.shape[1], X.dtype == torch.float32)
+        distributed.broadcast(X.contiguous(), 0)
+        product = distributed.collect_rows(self._rows @ X, _counts(self.n))
+        assert product is not None
+        if self._S.tau > 0:
+            s = self._S.s.to(X.dtype)
+            product += (self._S.tau / self.n) * torch.outer(s, s @ X)
+        return product
+
+    def dense(self) -> Tensor:
+        return self._S.dense()
+
+
+def cluster(
+    affinity: sp.csr_array, n_clusters: int, *, assign: str = "kmeans", random_state: Seed = None
+) -> SpectralResult:
+    """`dcfsc.spectral.cluster` with shared products; for the first process, on the CPU.
+
+    The others are in :func:`serve_products` meanwhile.
+    """
+    random = random_from(random_state)
+    try:
+        embedding = _embed(affinity, n_clusters, random)
+    finally:
+        distributed.tell(_END, 0, 0)
+    labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
+    return SpectralResult(labels, embedding)
+
+
+def serve_products() -> None:
+    """Multiply for the first process until it has its eigenvectors."""
+    n, rows = 0, None
+    while True:
+        order, number, single = distributed.hear(3)
+        if order == _END:
+            return
+        if order == _ROWS:
+            n, rows = number, _Rows(_receive_rows(number))
+            continue
+        assert rows is not None
+        kind = torch.float32 if single else torch.float64
+        X = distributed.broadcast(torch.empty(n, number, dtype=kind), 0)
+        distributed.collect_rows(rows @ X, _counts(n))
+
+
+class _Rows:
+    """Some rows of B (n_r x n), in both precisions."""
+
+    def __init__(self, B: sp.csr_array) -> None:
+        self._double, self._single = B, B.astype(np.float32)
+
+    def __matmul__(self, X: Tensor) -> Tensor:
+        B = self._single if X.dtype == torch.float32 else self._double
+        return torch.from_numpy(B @ X.numpy())
+
+
+def _shares(n: int) -> list[slice]:
+    return [distributed.shard(n, r, distributed.size()) for r in range(distributed.size())]
+
+
+def _counts(n: int) -> list[int]:
+    return [share.stop - share.start for share in _shares(n)]
+
+
+def _embed(affinity: sp.csr_array, n_components: int, random: np.random.RandomState) -> Embedding:
+    """`embed` with its defaults, and products by all processes."""
+    graph = read_affinity(affinity)
+    tol = _check_tol("auto", graph.n)
+    k = _check_components(n_components, graph.n)
+    start = random.uniform(-1.0, 1.0, graph.n)
+    isolated = graph.degrees == 0
+    component = graph.components()
+    keep, share, left = _regularize(component, isolated, k, None)
+    kept = graph.subgraph(keep)
+    tau = share * float(kept.degrees.mean())
+    S = kept.normalized(tau)
+    assert isinstance(S, SparseAffinity)
+    if left == k and tau == 0:
+        values, vectors = components(component[keep], kept.degrees)
+        worst, used = residual(S, torch.from_numpy(values), torch.from_numpy(vectors)), "components"
+    else:
+        order = _preference(S, k, "auto", multiple=left > 1 and tau == 0)
+        shared = ShardedAffinity(S)
+        values, vectors, worst, used = _solve(shared, k, order, tol, start[keep])
+    values, vectors = _at_all_points(values, vectors, keep, k)
+    return Embedding(
+        vectors=vectors,
+        values=values,
+        degrees=graph.degrees * graph.scale,
+        isolated=isolated,
+        set_aside=~keep,
+        n_connected=int(component.max()) + 1,
+        residual=worst,
+        solver=used,
+        regularization=share,
+        tau=tau * graph.scale,
+    )
+
+
+def _send_rows(B: sp.csr_array, target: int) -> None:
+    distributed.send(torch.tensor([B.shape[0], B.nnz]), target)
+    distributed.send(torch.from_numpy(B.indptr.astype(np.int64)), target)
+    if B.nnz:
+        distributed.send(torch.from_numpy(B.indices.astype(np.int64)), target)
+        distributed.send(torch.from_numpy(B.data), target)
+
+
+def _receive_rows(n: int) -> sp.csr_array:
+    count, nnz = distributed.receive(torch.zeros(2, dtype=torch.int64), 0).tolist()
+    pointers = distributed.receive(torch.zeros(count + 1, dtype=torch.int64), 0)
+    columns, values = torch.zeros(nnz, dtype=torch.int64), torch.zeros(nnz, dtype=torch.float64)
+    if nnz:
+        distributed.receive(columns, 0)
+        distributed.receive(values, 0)
+    kind = np.int32 if max(n, nnz) < 2**31 - 1 else np.int64
+    place = columns.numpy().astype(kind), pointers.numpy().astype(kind)
+    return sp.csr_array((values.numpy(), *place), shape=(count, n))

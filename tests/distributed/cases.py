@@ -1,0 +1,217 @@
+"""What one process and several must agree on.
+
+    python cases.py FOLDER PORT PORT
+
+Every case is a function of a share of the samples. The script computes all of them alone, by two
+processes and by three, and writes FOLDER/1.npz, 2.npz and 3.npz. The processes are forked from one
+that has imported everything and computed nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed, networks
+from dcfsc.affinity import TopK
+from dcfsc.datasets import synthetic
+from dcfsc.estimators import sharded
+from dcfsc.networks import ConvSpec, MLPSpec
+from dcfsc.self_expression import solve
+from dcfsc.training import (
+    Absolute,
+    ChunkedStep,
+    History,
+    SelfExpressionTerm,
+    ShareOfEnergy,
+    pretrain,
+    train,
+)
+
+Results = dict[str, Any]
+N = 37
+SPECS = {
+    "mlp": MLPSpec(9, (12,), 5),
+    "conv": ConvSpec((1, 8, 6), (3, 4), (3, 3), (2, 2)),
+    "batch norm": ConvSpec(
+        (1, 8, 8), (4, 3, 2), (3, 3, 3), (1, 2, 2), batch_norm=True, latent_relu=False
+    ),
+}
+
+
+def share(n: int) -> slice:
+    """Unequal shares: all but the last process have few samples, the second just one."""
+    rank, size = distributed.rank(), distributed.size()
+    ends = [0, *(n // 4 + i for i in range(size - 1)), n]
+    return slice(ends[rank], ends[rank + 1])
+
+
+def network_and_samples(kind: str) -> tuple[Any, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    network = networks.build(SPECS[kind], generator).double()
+    shape = network.spec.sample_shape
+    X = torch.randn(N, *shape, dtype=torch.float64, generator=generator) + 0.5
+    return network.train(), X[share(N)]
+
+
+def gradients() -> Results:
+    found: Results = {}
+    for kind in SPECS:
+        network, X = network_and_samples(kind)
+        step = ChunkedStep(network, X, 10, (SelfExpressionTerm(0.3),))
+        parts, operator = step(Absolute(0.7))
+        found[f"{kind} loss"] = sum(parts.values())
+        found[f"{kind} degrees of freedom"] = operator.effective_dof
+        for name, parameter in network.named_parameters():
+            found[f"{kind} {name}"] = parameter.grad.numpy()
+        for name, buffer in network.named_buffers():
+            found[f"{kind} {name}"] = buffer.numpy()
+    return found
+
+
+def training() -> Results:
+    found: Results = {}
+    for kind in ("conv", "batch norm"):
+        network, X = network_and_samples(kind)
+        history = History()
+        pretrain(
+            network,
+            X,
+            epochs=2,
+            batch_size=9,
+            learning_rate=1e-3,
+            generator=torch.Generator().manual_seed(1),
+            history=history,
+        )
+        rule = ShareOfEnergy(0.01)
+        train(network, X, steps=3, lam=rule, learning_rate=1e-3, history=history, batch_size=20)
+        found[f"{kind} losses"] = np.array(history.column("loss"))
+        found[f"{kind} weights"] = torch.cat(
+            [p.detach().flatten() for p in network.parameters()]
+        ).numpy()
+    return found
+
+
+def features(duplicates: int = 0) -> np.ndarray:
+    X = synthetic(160, 4, 3, 20, noise=0.05, random_state=3).X.astype(np.float64)
+    if duplicates:
+        X[-duplicates:] = X[:duplicates]
+    return X
+
+
+def neighbours() -> Results:
+    found: Results = {}
+    for name, X in {"graph": features(), "copies": features(60)}.items():
+        Z = torch.from_numpy(X[share(len(X))])
+        values, indices = solve(Z, 0.3, form="features").topk(7)
+        # The last one may tie with the first one left out.
+        found[f"{name} values"] = distributed.gather_rows(values)[:, :6].numpy()
+        found[f"{name} indices"] = distributed.gather_rows(indices)[:, :6].numpy()
+    return found
+
+
+def fitted(model: Any, X: np.ndarray, new: np.ndarray, path: Path) -> Results:
+    """All there is to know of a model that was fitted on shares of X."""
+    model.fit(X[share(len(X))])
+    assert model.labels_.shape == model.leverage_.shape == (len(X[share(len(X))]),)
+    labels = distributed.gather_rows(torch.from_numpy(model.labels_)).numpy()
+    if distributed.active():
+        assert distributed.rank() or np.array_equal(labels, model.all_labels_)
+        sharded.gather(model)
+    found: Results = {"labels": labels, "lam": model.lam_, "dof": model.effective_dof_}
+    if distributed.rank() == 0:
+        A = model.affinity_matrix_.tocoo()
+        found |= {"rows": A.row, "columns": A.col, "weights": A.data}
+        with distributed.alone():
+            model.save(path)
+            loaded = type(model).load(path)
+            found |= {"leverage": loaded.leverage_, "leverage now": model.leverage_}
+            found |= {"predicted": loaded.predict(new), "predicted now": model.predict(new)}
+    return found
+
+
+def closed_form(path: Path) -> Results:
+    X = features()
+    model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
+    return fitted(model, X, X[:30] + 0.01, path)
+
+
+def pictures(path: Path) -> Results:
+    """Images: over the others and what they turn into by shifts and by mirroring."""
+    X = features()[:, :16].reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
+    model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu")
+    return fitted(model, X, X[:30] + 0.01, path)
+
+
+def shared_products(path: Path) -> Results:
+    """The eigenproblem with its products divided; the graph is small, so it is asked for."""
+    before, sharded.SMALLEST_SHARED = sharded.SMALLEST_SHARED, 0
+    X = synthetic(700, 5, 3, 20, noise=0.3, random_state=1).X
+    grow = TopK(k=2)  # falls apart at first: k must grow
+    model = ClosedFormSubspaceClustering(5, random_state=0, affinity=grow, device="cpu")
+    try:
+        return fitted(model, X, X[:30], path)
+    finally:
+        sharded.SMALLEST_SHARED = before
+
+
+def deep(path: Path) -> Results:
+    generator = np.random.default_rng(0)
+    bars = generator.normal(size=(60, 1, 1)) * generator.normal(size=(3, 8, 8)).repeat(20, 0)
+    X = (bars + 0.05 * generator.normal(size=(60, 8, 8)))[generator.permutation(60)]
+    spec = ConvSpec((1, 8, 8), (3, 2), (3, 3), (2, 2), batch_norm=True)
+    options: dict[str, Any] = {"pretrain_epochs": 3, "steps": 5, "pretrain_batch_size": 16}
+    options |= {"device": "cpu", "random_state": 3, "verbose": False, "batch_size": 7}
+    return fitted(DCFSC(3, network=spec, **options), X.astype(np.float32), X[:9], path)
+
+
+CASES: dict[str, Callable[..., Results]] = {
+    "gradients": gradients,
+    "training": training,
+    "neighbours": neighbours,
+    "closed form": closed_form,
+    "pictures": pictures,
+    "shared products": shared_products,
+    "deep": deep,
+}
+
+
+def run_all(folder: Path, size: int) -> None:
+    results = {}
+    for case, function in CASES.items():
+        takes_path = function in (closed_form, pictures, shared_products, deep)
+        path = folder / f"{case}-{size}.safetensors"
+        found = function(path) if takes_path else function()
+        results |= {f"{case}: {name}": np.asarray(value) for name, value in found.items()}
+    if distributed.rank() == 0:
+        np.savez(folder / f"{size}.npz", **results)
+
+
+def work(folder: Path, rank: int, size: int, port: str) -> None:
+    if size == 1:
+        run_all(folder, 1)
+        return
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    with distributed.process_group(torch.device("cpu"), 60), distributed.sharded():
+        run_all(folder, size)
+
+
+if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    for size, port in zip((1, 2, 3), ("", *sys.argv[2:]), strict=True):
+        given = [(Path(sys.argv[1]), rank, size, port) for rank in range(size)]
+        processes = [fork.Process(target=work, args=each, daemon=True) for each in given]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        if any(process.exitcode for process in processes):
+            sys.exit(f"{size} processes ended with {[p.exitcode for p in processes]}")

@@ -1,0 +1,179 @@
+"""The command line under torchrun: the labels of one process, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dcfsc.cli import app
+from dcfsc.datasets import synthetic
+from dcfsc.run_checkpoint import CHECKPOINT
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+DEEP = ["--device", "cpu", "--no-report", "--pretrain-epochs", "3", "--steps", "40"]
+DEEP += ["--checkpoint-every", "0"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = synthetic(71, 3, 3, 12, noise=0.05, random_state=0)
+    file = tmp_path_factory.mktemp("points") / "points.npz"
+    np.savez(file, X=data.X, y=data.y)
+    return file
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start processes in the test's folder; none of them outlives the test."""
+    jobs: list[subprocess.Popen[str]] = []
+
+    def begin(*command: object, **environment: str) -> subprocess.Popen[str]:
+        job = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"}
+            | {k: str(v) for k, v in environment.items()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        jobs.append(job)
+        return job
+
+    yield begin
+    for job in jobs:
+        for pid in (*(pid for pid, _ in children(job.pid)), job.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        job.communicate()
+
+
+def children(parent: int) -> list[tuple[int, dict[str, str]]]:
+    """The processes that ``parent`` started, with their environments."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
+                continue
+            pairs = (folder / "environ").read_bytes().decode().split("\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        found.append((int(folder.name), dict(p.split("=", 1) for p in pairs if "=" in p)))
+    return found
+
+
+def alone(points: Path, out: Path, *options: object) -> None:
+    result = CliRunner().invoke(
+        app, [str(o) for o in ("fit", points, "-k", 3, "--out", out, *options)]
+    )
+    assert result.exit_code == 0, result.output
+
+
+def trained(file: Path) -> int:
+    """The last step of training that a checkpoint holds."""
+    try:
+        content = file.read_bytes()
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        saved = json.loads(header["__metadata__"]["dcfsc"])
+    except (OSError, ValueError):
+        return 0
+    return saved["step"] if saved["phase"] == "train" else 0
+
+
+def wait_for_training(folder: Path, *jobs: subprocess.Popen[str], step: int = 3) -> None:
+    deadline = time.monotonic() + 120
+    while trained(folder / CHECKPOINT) < step:
+        assert all(job.poll() is None for job in jobs), [job.communicate() for job in jobs]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_two_processes_write_the_labels_of_one(points: Path, tmp_path: Path, start: Start) -> None:
+    options = ("--method", "closed-form", "--device", "cpu")
+    alone(points, tmp_path / "one", *options)
+    job = start(
+        *(*TORCHRUN, "--nproc-per-node=2", "-m", "dcfsc"),
+        *("fit", points, "-k", 3, "--out", "two", *options),
+    )
+    output, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, errors
+    assert output.count("closed-form") == 1
+    assert "2 processes (gloo)" in output
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert (two / "labels.csv").read_text() == (one / "labels.csv").read_text()
+    assert {p.name for p in two.iterdir()} == {p.name for p in one.iterdir()}
+    records = [json.loads((folder / "run.json").read_text()) for folder in (one, two)]
+    assert records[1]["machine"]["processes"] == 2
+    assert records[1]["machine"]["backend"] == "gloo"
+    assert records[1]["lam_"] == pytest.approx(records[0]["lam_"], rel=1e-6)
+    predicted = CliRunner().invoke(app, ["predict", str(two), str(points), "--device", "cpu"])
+    assert predicted.exit_code == 0, predicted.output
+
+
+def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_been(
+    points: Path, tmp_path: Path, start: Start
+) -> None:
+    alone(points, tmp_path / "one", *DEEP)
+    job = start(
+        *(*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "dcfsc"),
+        *("fit", points, "-k", 3, "--quiet", *DEEP),
+    )
+    folder = tmp_path / "runs" / "points-dcfsc"
+    wait_for_training(folder, job)
+    (victim,) = (pid for pid, its in children(job.pid) if its.get("RANK") == "1")
+    os.kill(victim, signal.SIGKILL)
+    output, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, errors
+    assert output == ""
+    assert (folder / "labels.csv").read_text() == (tmp_path / "one" / "labels.csv").read_text()
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "labels.csv",
+        "model.safetensors",
+        "run.json",
+    ]
+    histories = [
+        [row["loss"] for row in json.loads((f / "run.json").read_text())["history"]]
+        for f in (folder, tmp_path / "one")
+    ]
+    assert len(histories[0]) == 43
+    assert histories[0] == pytest.approx(histories[1], rel=1e-3)
+
+
+def test_a_process_that_stops_answering_ends_the_job_with_a_message(
+    points: Path, tmp_path: Path, start: Start
+) -> None:
+    with_port = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
+    command = [sys.executable, "-m", "dcfsc", "fit", points, "-k", 3, "--out", "run"]
+    command += [*DEEP, "--steps", 100_000, "--dist-timeout", 4]
+    first, second = (start(*command, RANK=rank, **with_port) for rank in "01")
+    wait_for_training(tmp_path / "run", first, second)
+    os.kill(second.pid, signal.SIGSTOP)
+    _, errors = first.communicate(timeout=60)
+    assert first.returncode == 1
+    lines = [line for line in errors.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    assert "process 0 lost contact with another one" in lines[0]
+    assert "--resume" in lines[0]
+    assert trained(tmp_path / "run" / CHECKPOINT) >= 3
+
+
+def free_port() -> str:
+    with socket.create_server(("localhost", 0)) as free:
+        return str(free.getsockname()[1])
