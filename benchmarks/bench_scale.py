@@ -63,6 +63,10 @@ class TimedSearch:
         self.searches.append(k)
         return self._stages("search", lambda: self._operator.topk(k))
 
+    def topk_cosine(self, k: int) -> Any:
+        self.searches.append(k)
+        return self._stages("search", lambda: self._operator.topk_cosine(k))
+
     def approximate_topk(self, k: int) -> Any:
         self.searches.append(k)
         return self._stages("search", lambda: self._operator.approximate_topk(k))

@@ -160,7 +160,7 @@ def fit(
     watched = talk and sys.stdout.isatty()
     run = fit_run(
         samples,
-        method or ("closed-form" if features else "dcfsc"),
+        method or "closed-form",
         options,
         out,
         command=ctx.obj,

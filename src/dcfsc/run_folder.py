@@ -187,7 +187,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         descriptor = _locked(lock)
     try:
         for name in (RECORD, LABELS, MODEL, DETAILS, REPORT):
-            for part in folder.glob(f".{name}.*.part"):
+            for part in folder.glob(f".*{name}.*.part"):
                 part.unlink(missing_ok=True)
         yield
     finally:

@@ -25,12 +25,12 @@ SEARCHES = ("exact", "approximate")
 
 @dataclass(frozen=True)
 class TopK:
-    """W_ij = w_ij ** power for the k largest |C_ij| of each row, A = W + W', sparse.
+    """W_ij = w_ij ** power for the k largest w_ij of each row, A = W + W', sparse.
 
     ``scale="cosine"``: w_ij = |H_ij| / sqrt(h_i h_j), the cosine of the whitened samples, which has
     the same meaning for every pair; only the closed form, which knows its leverages h, has it.
     ``scale="maximum"``: w_ij = |C_ij| / max_k |C_ik|. "auto" takes the cosine where it can,
-    "none" leaves the magnitudes as they are.
+    "none" leaves the magnitudes as they are. (An approximate search ranks by |C_ij| in any case.)
 
     A graph in more pieces than there are clusters cannot be cut into clusters: with ``grow``, k is
     doubled (up to ``LARGEST_K``) until at most ``n_clusters`` connected components are left.
@@ -42,7 +42,7 @@ class TopK:
     themselves, as the closed form can. The graph is put together where the coefficients live.
     """
 
-    k: int = 4
+    k: int = 6
     power: float = 4.0
     scale: Literal["auto", "cosine", "maximum", "none"] = "auto"
     grow: bool = True
@@ -76,7 +76,9 @@ class TopK:
 
     def _neighbours(self, coefficients: Coefficients, k: int) -> tuple[Tensor, Tensor]:
         """Magnitudes, in descending order, and columns (N, k)."""
-        if self.search == "exact":
+        if self._by_cosine(coefficients):
+            values, indices = coefficients.topk_cosine(k)  # type: ignore[attr-defined]
+        elif self.search == "exact":
             values, indices = coefficients.topk(k)
         elif hasattr(coefficients, "approximate_topk"):
             values, indices = coefficients.approximate_topk(k)
@@ -91,10 +93,19 @@ class TopK:
         magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
         return magnitude, indices.gather(1, order)
 
+    def _by_cosine(self, coefficients: Coefficients) -> bool:
+        return (
+            self.search == "exact"
+            and self.scale in ("auto", "cosine")
+            and hasattr(coefficients, "topk_cosine")
+        )
+
     def _graph(
         self, coefficients: Coefficients, found: tuple[Tensor, Tensor], k: int
     ) -> sp.csr_array:
         weights, columns = found[0][:, :k], found[1][:, :k]
+        if self._by_cosine(coefficients):
+            return sparse_symmetric(weights.clamp_max(1.0) ** self.power, columns, coefficients.n)
         leverage = getattr(coefficients, "leverage", None)
         if self.scale == "cosine" or (self.scale == "auto" and leverage is not None):
             if leverage is None:

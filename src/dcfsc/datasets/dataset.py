@@ -151,5 +151,5 @@ def refuse_bomb(source: Path | str, packed: int, size: int) -> None:
     if size > HARMLESS_BYTES and size > EXPANSION * max(1, packed):
         raise InputError(
             f"{source} is {packed} bytes that expand to at least {size / 2**30:.2g} GiB, as in a "
-            "file made to exhaust memory; if it is meant, save it uncompressed."
+            "file made to exhaust memory; if it is meant, save it uncompressed, as .npy."
         )

@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from dcfsc.datasets.arrays import load_npz, read_mat
-from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels
 from dcfsc.datasets.images import ImageSource, read_images
 from dcfsc.errors import InputError
 
@@ -94,10 +94,8 @@ class Tree:
         if place.is_dir():
             yield [(match, ImageSource.file(path)) for match, path in self.in_folder(place)]
             return
-        try:
+        with damage_in_one_line(f"the archive {place}"):
             archive = zipfile.ZipFile(place)
-        except (zipfile.BadZipFile, OSError) as error:
-            raise InputError(f"cannot read the archive {place}: {error}.") from None
         with archive:
             found = []
             for info in archive.infolist():

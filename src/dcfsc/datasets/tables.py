@@ -82,13 +82,14 @@ def _layout(path: Path, labels: str | None, header: bool | None) -> Layout:
     if not lines:
         raise InputError(f"{path} is empty.")
     separator = _separator(path, lines[0])
-    first, *rest = ([c.strip() for c in row] for row in _split(path, lines, separator))
-    second = rest[0] if rest else None
-    if len(first) > COLUMNS:
+    width = 1 + lines[0].count(separator or " ")
+    if width > COLUMNS:
         raise InputError(
-            f"{path} has {len(first)} columns, more than {COLUMNS}; save it as .npy, or check its "
+            f"{path} has some {width} columns, more than {COLUMNS}; save it as .npy, or check its "
             "line breaks."
         )
+    first, *rest = ([c.strip() for c in row] for row in _split(path, lines, separator))
+    second = rest[0] if rest else None
     if header is None:
         header = _is_header(first, second, labels)
     if header and second is None:

@@ -16,9 +16,10 @@ from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
 from .base import SubspaceClusterer
 from .persistence import Persistent
 from .prediction import vote
-from .regularisation import lam_for, target_dof
+from .regularisation import ORBIT_SUBSPACE_DIM, lam_for, target_dof
 from .sharded import check_choices, check_whole, common_random_state, total_samples
-from .transformations import check_transformations, permutations, resolve
+from .stability import choose_transformations
+from .transformations import check_transformations, views_of
 from .validation import (
     as_float,
     check_array,
@@ -50,15 +51,17 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         Ridge parameter, or the one at which the effective degrees of freedom tr H are
         ``n_clusters * subspace_dim``.
     subspace_dim : float or None
-        Expected dimension m of a subspace, used by ``lam="auto"``; None is 1.5.
+        Expected dimension m of a subspace, used by ``lam="auto"``; None is 3, or 1.5 where
+        transformations are used.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
     transformations : "auto", "none", "shifts", "mirror" or "shifts+mirror"
         Changes after which a picture shows the same thing: a sample is then expressed over the
         others and over what they turn into by shifts of one pixel and by exchanging left and right
-        (see :mod:`dcfsc.self_expression.orbit`). "auto" is all of these for images (n, h, w) and
-        (n, c, h, w) of 6 pixels a side to 4,096 in all, and none for anything else. Where left and
-        right make a difference, as between b and d, take "shifts".
+        (see :mod:`dcfsc.self_expression.orbit`). "auto" is none for vectors; images (n, h, w) and
+        (n, c, h, w) of 6 pixels a side to 4,096 in all are clustered with and without, on a sample,
+        and the way whose partitions are the more stable is taken (:mod:`.stability`). Where left
+        and right make a difference, as between b and d, "shifts" may be the better choice.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -74,6 +77,8 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     ----------
     labels_ : ndarray (N,)
     lam_, effective_dof_ : float
+    transformations_, stability_ : str, dict
+        What was chosen, and the stability of the candidates where the data decided.
     leverage_ : ndarray (N,)
     affinity_matrix_ : ndarray or sparse array (N, N)
     embedding_ : dcfsc.spectral.Embedding
@@ -123,6 +128,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         random_state = common_random_state(self.random_state)
         check_transformations(self.transformations)
         Z = self._features(X)
+        self.transformations_, self.stability_ = choose_transformations(
+            self.transformations, Z, self.sample_shape_, n_clusters
+        )
         self.lam_ = fixed or self._lam_for(Z, n_clusters)
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
@@ -146,26 +154,23 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         return unit_rows(Z) if self.normalize else Z
 
     def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
-        views = self._views(Z)
-        if len(views) == 1:
+        if self.transformations_ == "none":
             return lam_for(Z, n_clusters, self.subspace_dim)
-        squares = torch.linalg.eigvalsh(orbit_gram(views)).clamp_min(0.0)
-        return lam_for_dof(squares, target_dof(n_clusters, self.subspace_dim))
+        squares = torch.linalg.eigvalsh(orbit_gram(self._views(Z))).clamp_min(0.0)
+        dof = target_dof(n_clusters, self.subspace_dim, ORBIT_SUBSPACE_DIM)
+        return lam_for_dof(squares, dof)
 
     def _solve(self, Z: Tensor) -> ClosedForm | OrbitForm:
         Z = Z.to(resolve_device(self.device))
-        views = self._views(Z)
-        if len(views) > 1:
-            return OrbitForm(views, self.lam_)
+        if self.transformations_ != "none":
+            return OrbitForm(self._views(Z), self.lam_)
         return solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
 
     def _views(self, Z: Tensor) -> list[View]:
-        """The samples, and what they turn into, as rows of features (N, d)."""
-        name = resolve(self.transformations, self.sample_shape_)
-        indices = [i.to(Z.device) for i in permutations(name, self.sample_shape_)]
-        return [lambda: Z, *(lambda i=i: Z[:, i] for i in indices[1:])]
+        return views_of(self.transformations_, Z, self.sample_shape_)
 
     _operator: ClosedForm | OrbitForm | None
+    sample_shape_: tuple[int, ...]
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)
@@ -177,6 +182,8 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
             "lam": self.lam_,
             "sample_shape": list(self.sample_shape_),
             "n_features_in": self.n_features_in_,
+            "transformations": self.transformations_,
+            "stability": self.stability_,
         }
         return tensors, values
 
@@ -187,6 +194,8 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.lam_ = float(values["lam"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = int(values["n_features_in"])
+        self.transformations_ = str(values["transformations"])
+        self.stability_ = dict(values["stability"])
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
         self.effective_dof_ = operator.effective_dof

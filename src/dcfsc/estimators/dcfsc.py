@@ -28,7 +28,7 @@ from .base import SubspaceClusterer
 from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
-from .regularisation import lam_for, target_dof
+from .regularisation import LATENT_SUBSPACE_DIM, lam_for, target_dof
 from .sharded import check_choices, check_whole, common_random_state, total_samples
 from .validation import (
     check_array,
@@ -191,7 +191,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         calibrate_batch_norm(self.network_, inputs, self.batch_size)
         Z = encode(self.network_, inputs, self.batch_size or EVALUATION_CHUNK)
         if fixed is None:
-            fixed = lam_for(Z, n_clusters, self.subspace_dim)
+            fixed = lam_for(Z, n_clusters, self.subspace_dim, LATENT_SUBSPACE_DIM)
         self.lam_ = fixed
         self._cluster(self._set_latents(Z), n_clusters, random_state)
         return self
@@ -204,7 +204,8 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if checkpoint is not None and checkpoint.finished("pretrain"):
             return ShareOfEnergy(checkpoint.noted("share_of_energy"))
         Z = encode(self.network_, inputs, self.batch_size, training=True)
-        rule = ShareOfEnergy.for_dof(Z, target_dof(n_clusters, self.subspace_dim))
+        dof = target_dof(n_clusters, self.subspace_dim, LATENT_SUBSPACE_DIM)
+        rule = ShareOfEnergy.for_dof(Z, dof)
         if checkpoint is not None:
             checkpoint.notes["share_of_energy"] = rule.share
         return rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -77,7 +78,7 @@ class Persistent:
             if device is not None:
                 model.set_params(device=device)  # type: ignore[attr-defined]
             check_labels(model, tensors)
-            check_network(header["values"].get("spec"), tensors)
+            check_network(header["values"], tensors)
             model._restore(tensors, header["values"])
         except InputError as error:
             raise InputError(f"{path} cannot be used: {error}") from None
@@ -142,20 +143,33 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
             raise InputError(f"its labels and its {name} are not of the same samples.")
 
 
-def check_network(spec: Any, tensors: dict[str, Tensor]) -> None:
-    """Weights that a network's description asks for are in the file before they are allocated."""
-    if spec is None:
+def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """A network's description fits the samples, the latents, and the weights it would allocate."""
+    shape = math.prod(int(s) for s in values["sample_shape"])
+    if not 0 < float(values.get("input_scale", 1.0)) < torch.finfo(torch.float32).max:
+        raise InputError(f"its samples cannot be scaled by {values['input_scale']}.")
+    if "features" in tensors and tensors["features"].shape[1] != shape:
+        raise InputError("its features are not of its samples; fit and save it again.")
+    if "spec" not in values:
         return
-    found = from_dict(spec)
-    if isinstance(found, ConvSpec):
-        widths = (found.input_shape[0], *found.channels)
-        areas = [kernel**2 for kernel in found.kernels]
+    spec = from_dict(values["spec"])
+    if isinstance(spec, ConvSpec):
+        widths = (spec.input_shape[0], *spec.channels)
+        areas = [kernel**2 for kernel in spec.kernels]
+        strides = spec.strides
     else:
-        widths = (found.input_dim, *found.hidden, found.latent_dim)
+        widths = (spec.input_dim, *spec.hidden, spec.latent_dim)
         areas = [1] * (len(widths) - 1)
+        strides = ()
     largest = max((value.numel() for value in tensors.values()), default=0)
-    if any(a * b * c > largest for a, b, c in zip(widths, widths[1:], areas, strict=False)):
+    layers = zip(widths[:-1], widths[1:], areas, strict=True)
+    if any(a * b * c > largest for a, b, c in layers) or max(strides, default=1) > shape:
         raise InputError("its network is larger than its weights; fit and save it again.")
+    latents = tensors.get("latents")
+    if math.prod(spec.sample_shape) != shape or (
+        latents is not None and latents.shape[1] != spec.latent_dim
+    ):
+        raise InputError("its network is not for its samples; fit and save it again.")
 
 
 def encode_parameter(name: str, value: Any) -> Any:

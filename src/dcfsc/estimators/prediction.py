@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from dcfsc.self_expression import ClosedForm
+from dcfsc.self_expression.orbit import OrbitForm
 
 # Chosen with labels, on halves of digits, among four powers; it is the sparse affinity's own.
 VOTE_POWER = 4.0
 
 
 def vote(
-    operator: ClosedForm, labels: np.ndarray, n_clusters: int, z: Tensor, k: int
+    operator: ClosedForm | OrbitForm, labels: np.ndarray, n_clusters: int, z: Tensor, k: int
 ) -> np.ndarray:
     """argmax over clusters of sum_{j in cluster} (|c_j| / sqrt(h_j)) ** VOTE_POWER.
 
@@ -22,7 +23,7 @@ def vote(
     the whitened z and z_j: votes weigh as the edges of the sparse affinity do, whose graph is
     extended by a row. Memory n k.
     """
-    values, indices = operator.topk_code(z, k)  # type: ignore[attr-defined]
+    values, indices = operator.topk_code(z, k)  # type: ignore[union-attr]
     length = operator.leverage.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
     weights = values.abs().to(torch.float64) / length[indices]
     # Scaled to the row's largest, so that the power neither overflows nor vanishes.

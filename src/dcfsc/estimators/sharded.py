@@ -25,7 +25,7 @@ from dcfsc.spectral import sharded as shared_spectral
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
-_LABELS, _NEIGHBOURS, _PRODUCTS, _FAILED = range(4)
+_LABELS, _NEIGHBOURS, _COSINES, _PRODUCTS, _FAILED = range(5)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -102,8 +102,14 @@ class _Neighbours:
         self.leverage = leverage.to(operator.device)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        distributed.tell(_NEIGHBOURS, k)
-        found = _scanned(self._operator, k, self._counts)
+        return self._ask(_NEIGHBOURS, k)
+
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        return self._ask(_COSINES, k)
+
+    def _ask(self, order: int, k: int) -> tuple[Tensor, Tensor]:
+        distributed.tell(order, k)
+        found = _scanned(self._operator, order, k, self._counts)
         assert found is not None
         return found[0].to(self.device), found[1].to(self.device)
 
@@ -111,8 +117,8 @@ class _Neighbours:
         raise InputError("the N x N coefficients need all samples in one process.")
 
 
-def _scanned(operator: Any, k: int, counts: list[int]) -> tuple[Tensor, Tensor] | None:
-    values, indices = operator.topk(k)
+def _scanned(operator: Any, order: int, k: int, counts: list[int]) -> tuple[Tensor, Tensor] | None:
+    values, indices = operator.topk_cosine(k) if order == _COSINES else operator.topk(k)
     whole = (distributed.collect_rows(part, counts) for part in (values, indices))
     all_values, all_indices = whole
     if all_values is None or all_indices is None:
@@ -146,8 +152,8 @@ def _follow(operator: Any, counts: list[int]) -> None:
             return
         if order == _FAILED:
             raise DcfscError("the first process failed while it clustered; its message says why.")
-        if order == _NEIGHBOURS:
-            _scanned(operator, k, counts)
+        if order in (_NEIGHBOURS, _COSINES):
+            _scanned(operator, order, k, counts)
         else:
             shared_spectral.serve_products()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.self_expression.orbit import View
 
 logger = logging.getLogger("dcfsc")
 
@@ -25,7 +26,7 @@ def check_transformations(name: Any) -> None:
 
 
 def resolve(name: str, sample_shape: Sequence[int]) -> str:
-    """What "auto" means for samples of this shape: pictures of a moderate size have them."""
+    """``name``, or what "auto" comes to where the shape alone decides; pictures may have them."""
     check_transformations(name)
     pictures = len(sample_shape) > 1
     if name != "auto":
@@ -41,7 +42,13 @@ def resolve(name: str, sample_shape: Sequence[int]) -> str:
     if pixels > MOST_PIXELS:
         logger.info("images of %d pixels are taken as they are, without transformations", pixels)
         return "none"
-    return AUTO
+    return "auto"
+
+
+def views_of(name: str, Z: Tensor, sample_shape: Sequence[int]) -> list[View]:
+    """The samples Z (N, d), and what they turn into, each as a function that gives (N, d)."""
+    indices = [i.to(Z.device) for i in permutations(name, sample_shape)]
+    return [lambda: Z, *(lambda i=i: Z[:, i] for i in indices[1:])]
 
 
 def permutations(name: str, sample_shape: Sequence[int]) -> list[Tensor]:

@@ -45,7 +45,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             raise InputError("X is a sparse matrix; give a dense array, as X.toarray() is.")
         integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
         try:
-            if np.ndim(X) < 2:
+            if isinstance(X, np.ndarray) and X.ndim < 2:
                 raise InputError(
                     f"X must have samples in rows; got {np.ndim(X)} dimensions. Reshape your data: "
                     "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample."

@@ -67,6 +67,14 @@ class ClosedForm(ABC):
         """The k entries of largest magnitude in each row of B: values and column indices (N, k)."""
 
     @abstractmethod
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest |H_ij| / sqrt(h_i h_j) of each row, i != j: values and indices (N, k).
+
+        The cosine of the whitened samples. It ranks neighbours by direction alone, where |B_ij|
+        prefers those j that stand out, of a large leverage h_j.
+        """
+
+    @abstractmethod
     def code(self, z: Tensor) -> Tensor:
         """Ridge codes z (Z'Z + lam I)^-1 Z' of unseen z (n, d) over the N samples: (n, N)."""
 

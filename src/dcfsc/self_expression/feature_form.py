@@ -128,11 +128,12 @@ class FeatureForm(ClosedForm):
         return block.to(self.dtype)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        if distributed.active():
-            values, indices = largest_inner_products_of_all(self.Y, self.Y, k)
-        else:
-            values, indices = in_order(*largest_inner_products(self.Y, self.Y, k, diagonal=0))
+        values, indices = _largest_among(self.Y, k)
         return (values / self._columns(values.dtype)[1]).to(self.dtype), indices
+
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        values, indices = _largest_among(unit_length(self.Y), k)
+        return values.to(self.dtype), indices
 
     def code(self, z: Tensor) -> Tensor:
         return (self.factor.whiten(z).to(self.Y.dtype) @ self.Y.mT).to(self.dtype)
@@ -167,3 +168,16 @@ class FeatureForm(ClosedForm):
             and V.shape == self._Z.shape
             and V.stride() == self._Z.stride()
         )
+
+
+def _largest_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest |y_i . y_j|, j != i, of each row, over the samples of all processes."""
+    if distributed.active():
+        return largest_inner_products_of_all(Y, Y, k)
+    return in_order(*largest_inner_products(Y, Y, k, diagonal=0))
+
+
+def unit_length(Y: Tensor) -> Tensor:
+    """Rows of Y at length one; a row without leverage stays zero."""
+    length = torch.linalg.vector_norm(Y, dim=1, keepdim=True)
+    return Y / length.masked_fill(length == 0, 1.0)

@@ -24,6 +24,7 @@ logger = logging.getLogger("dcfsc")
 
 # Columns side by side in a tile. Group (s, l) holds the columns  s G LANES + t LANES + l,
 # t = 0, ..., G - 1: a maximum over t needs no reduction across a tile, only between tiles.
+KERNEL_WIDTH = 64  # features up to which the fused kernel is used; see largest_cuda
 LANES = 128
 _BOUND_BYTES = 256 << 20
 _COARSE = 32
@@ -99,7 +100,7 @@ class HalfFilter:
             own = torch.full((len(Q),), -1, device=Q.device)
         U = torch.empty(len(Q), -(-self.n_groups // _COARSE) * _COARSE, device=Q.device)
         U[:, self.n_groups :] = -1.0
-        kernel = _kernel() if Q.is_cuda else None
+        kernel = _kernel() if Q.is_cuda and q.shape[1] <= KERNEL_WIDTH else None
         if kernel is not None:
             try:
                 kernel(q, self.Y, own, self.error, U, self.group)

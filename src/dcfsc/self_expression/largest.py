@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dcfsc.errors import unknown_name
 
-from .half_filter import HalfFilter
+from .half_filter import KERNEL_WIDTH, HalfFilter
 
 logger = logging.getLogger("dcfsc")
 
@@ -80,6 +80,7 @@ def _filter_pays(Q: Tensor, N: int) -> bool:
         Q.is_cuda
         and Q.dtype == torch.float32
         and N >= _SMALLEST_FILTERED
+        and Q.shape[1] <= KERNEL_WIDTH  # beyond, the products cost as much as what the filter saves
         and torch.cuda.get_device_capability(Q.device)[0] >= 8
     )
 

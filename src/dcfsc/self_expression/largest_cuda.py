@@ -13,14 +13,15 @@ from torch import Tensor
 from .half_filter import LANES
 
 _ROWS = 128
-_LARGEST_DEPTH = 128  # features that one product takes at once
+# Rows are taken whole, up to ``KERNEL_WIDTH`` features. Longer ones would need a sum over parts,
+# which Triton 3.6 got wrong on compute capability 9; the plain scan is as fast for them.
 
 
 # Counts only bound what is read and written; a build for every kind of number would cost seconds.
 @triton.jit(do_not_specialize=["b", "N", "n_groups"])
 def _bounds_kernel(
     Q, Y, own, error, U, b, N, n_groups, stride_u,
-    D: tl.constexpr, BK: tl.constexpr, G: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    D: tl.constexpr, G: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """U[i, (s, l)] = error[(s, l)] + max over t < G of |q_i . y_(s G BN + t BN + l)|.
 
@@ -29,31 +30,19 @@ def _bounds_kernel(
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     lanes = tl.arange(0, BN)
-    depth = tl.arange(0, BK)
+    depth = tl.arange(0, D)
     first = tl.program_id(1) * (G * BN)
     mine = tl.load(own + rows, mask=rows < b, other=-1)
     q_place = Q + rows.to(tl.int64)[:, None] * D + depth[None, :]
     best = tl.zeros((BM, BN), dtype=tl.float32)
-    if BK == D:
-        q = tl.load(q_place, mask=(rows < b)[:, None], other=0.0)
-        for t in range(G):
-            columns = first + t * BN + lanes
-            y_place = Y + columns.to(tl.int64)[None, :] * D + depth[:, None]
-            y = tl.load(y_place, mask=(columns < N)[None, :], other=0.0)
-            product = tl.abs(tl.dot(q, y))
-            product = tl.where(columns[None, :] == mine[:, None], 0.0, product)
-            best = tl.maximum(best, product)
-    else:
-        for t in range(G):
-            columns = first + t * BN + lanes
-            y_place = Y + columns.to(tl.int64)[None, :] * D + depth[:, None]
-            product = tl.zeros((BM, BN), dtype=tl.float32)
-            for start in range(0, D, BK):
-                q = tl.load(q_place + start, mask=(rows < b)[:, None], other=0.0)
-                y = tl.load(y_place + start, mask=(columns < N)[None, :], other=0.0)
-                product = tl.dot(q, y, product)
-            product = tl.where(columns[None, :] == mine[:, None], 0.0, tl.abs(product))
-            best = tl.maximum(best, product)
+    q = tl.load(q_place, mask=(rows < b)[:, None], other=0.0)
+    for t in range(G):
+        columns = first + t * BN + lanes
+        y_place = Y + columns.to(tl.int64)[None, :] * D + depth[:, None]
+        y = tl.load(y_place, mask=(columns < N)[None, :], other=0.0)
+        product = tl.abs(tl.dot(q, y))
+        product = tl.where(columns[None, :] == mine[:, None], 0.0, product)
+        best = tl.maximum(best, product)
     groups = tl.program_id(1) * BN + lanes
     margin = tl.load(error + groups, mask=groups < n_groups, other=0.0)
     place = U + rows.to(tl.int64)[:, None] * stride_u + groups[None, :]
@@ -64,15 +53,14 @@ def _bounds_kernel(
 def group_bounds(q: Tensor, Y: Tensor, own: Tensor, error: Tensor, U: Tensor, group: int) -> None:
     """Fill U (b, >= n_groups) with the bounds of the groups of Y (N, D) for the rows q (b, D).
 
-    q and Y are float16 and contiguous, D a power of two up to 128 or a multiple of 64; own (b,) is
+    q and Y are float16 and contiguous, D a power of two up to ``KERNEL_WIDTH``; own (b,) is
     the column each row leaves out, or -1; error (n_groups,) float32 is added to the maxima.
     """
     b, D = q.shape
     N = Y.shape[0]
-    depth = D if D <= _LARGEST_DEPTH else 64
     grid = (triton.cdiv(b, _ROWS), triton.cdiv(N, group * LANES))
     with torch.cuda.device(q.device):
         _bounds_kernel[grid](
             q, Y, own.to(torch.int32), error, U, b, N, error.shape[0], U.stride(0),
-            D=D, BK=depth, G=group, BM=_ROWS, BN=LANES, num_warps=8, num_stages=3,
+            D=D, G=group, BM=_ROWS, BN=LANES, num_warps=8, num_stages=3,
         )  # fmt: skip

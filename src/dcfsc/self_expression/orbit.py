@@ -24,7 +24,7 @@ from torch import Tensor
 from dcfsc import distributed
 from dcfsc.errors import InputError
 
-from .feature_form import RidgeFactor
+from .feature_form import RidgeFactor, unit_length
 from .gram import add_gram, row_chunks
 from .largest import largest_inner_products
 from .sharded import largest_inner_products_of_all
@@ -83,6 +83,11 @@ class OrbitForm:
         values, indices = self._best(self.Y, k, diagonal=0)
         return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
 
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest max_a |y_i . y_ja| / (|y_i| |y_ja|) of each row: values, indices (N, k)."""
+        k = k if distributed.active() else min(k, self.n - 1)
+        return self._best(unit_length(self.Y), k, diagonal=0, unit=True)
+
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """max_a |z (G + lam I)^-1 z_ja| for unseen z (n, d): the k largest of each row."""
         y, _ = self._whitened(z)
@@ -95,9 +100,12 @@ class OrbitForm:
             torch.maximum(C, (self.Y @ Y.mT).abs_(), out=C)
         return C.fill_diagonal_(0.0) / (1.0 - self.leverage).to(C.dtype)[:, None]
 
-    def _best(self, Q: Tensor, k: int, diagonal: int | None) -> tuple[Tensor, Tensor]:
+    def _best(
+        self, Q: Tensor, k: int, diagonal: int | None, unit: bool = False
+    ) -> tuple[Tensor, Tensor]:
         values: Tensor | None = None
-        for Y in self._whitened_views():
+        for whitened in self._whitened_views():
+            Y = unit_length(whitened) if unit else whitened
             # A sample among the k best by its best change is among the k best of that change.
             if distributed.active() and diagonal is not None:
                 found, columns = largest_inner_products_of_all(Q, Y, k)

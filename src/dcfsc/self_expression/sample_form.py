@@ -46,6 +46,15 @@ class SampleForm(ClosedForm):
         indices = magnitude.topk(min(k, self.n - 1), dim=1).indices
         return self.B.gather(1, indices), indices
 
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        h = self.leverage.clamp_min(0.0)
+        length = h.sqrt()
+        inverse = torch.where(length > 0, 1.0 / length, 0.0)  # a zero row has no direction
+        cosine = self.B.to(torch.float64) * (self._complement * inverse)[:, None] * inverse
+        magnitude = cosine.abs().fill_diagonal_(-1.0)
+        indices = magnitude.topk(min(k, self.n - 1), dim=1).indices
+        return cosine.gather(1, indices).to(self.dtype), indices
+
     def code(self, z: Tensor) -> Tensor:
         # z (Z'Z + lam I)^-1 Z' = z Z' (Z Z' + lam I)^-1
         inner = z.to(torch.float64) @ self._Z.to(torch.float64).mT

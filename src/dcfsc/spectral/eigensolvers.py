@@ -192,7 +192,7 @@ def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -
 
 
 def _gain(a: float, degree: int = FILTER_DEGREE) -> float:
-    """The unscaled filter at eigenvalue 1, T_degree((3 - a) / (1 + a)); it is at most 1 on [-1, a]."""
+    """The unscaled filter at eigenvalue 1, T_degree((3 - a) / (1 + a)); at most 1 on [-1, a]."""
     a = min(max(a, -0.9), 1.0 - 1e-8)
     exponent = degree * math.acosh((3.0 - a) / (1.0 + a))
     return math.cosh(exponent) if exponent < 700.0 else math.inf

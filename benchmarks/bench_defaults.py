@@ -1,0 +1,115 @@
+"""The default on every dataset at hand: only the data and K are given, five seeds.
+
+    DCFSC_DATA=... python benchmarks/bench_defaults.py --json results/benchmarks/defaults.json
+    DCFSC_DATA=... python benchmarks/bench_defaults.py --mnist mnist.npy --device cuda ...
+
+Beside it, marked as such: the same without and with the transformations of images whatever the
+data say. ``--mnist`` takes the features that make_scattering.py writes. Subsets (ten and twenty
+people of Extended Yale B, twenty objects of COIL-100, raw digits of MNIST) are there as data that
+nobody tuned anything on; the five sets themselves are those that the defaults were chosen on.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from measure import finish, parser
+
+from dcfsc import ClosedFormSubspaceClustering, datasets
+from dcfsc.errors import InputError
+from dcfsc.metrics import clustering_error
+
+SEEDS = range(5)
+Samples = tuple[np.ndarray, np.ndarray]
+
+
+def whole(name: str) -> Samples:
+    data = datasets.load(name)
+    assert data.y is not None
+    return data.X, data.y
+
+
+def classes(name: str, first: int, count: int) -> Samples:
+    X, y = whole(name)
+    chosen = (y >= first) & (y < first + count)
+    return X[chosen], y[chosen] - first
+
+
+def raw_mnist() -> Samples:
+    X, y = whole("mnist")
+    chosen = np.sort(np.random.default_rng(1).permutation(len(X))[:10_000])
+    return X[chosen], y[chosen]
+
+
+PROBLEMS: dict[str, Callable[[], Samples]] = {
+    "orl": lambda: whole("orl"),
+    "eyaleb": lambda: whole("eyaleb"),
+    "coil100": lambda: whole("coil100"),
+    "digits": lambda: whole("digits"),
+    "eyaleb, 10 people": lambda: classes("eyaleb", 0, 10),
+    "eyaleb, 20 people": lambda: classes("eyaleb", 15, 20),
+    "coil100, 20 objects": lambda: classes("coil100", 0, 20),
+    "mnist, 10,000 raw": raw_mnist,
+}
+
+
+def problems(args: Any) -> Iterator[tuple[str, Samples]]:
+    for name, load in PROBLEMS.items():
+        if args.only and name not in args.only.split(";"):
+            continue
+        try:
+            yield name, load()
+        except InputError as error:
+            print(f"{name} is left out: {error}")
+    if args.mnist:
+        yield "mnist, scattering", (np.load(args.mnist).astype(np.float32), whole("mnist")[1])
+
+
+def fit(X: np.ndarray, y: np.ndarray, device: str, seed: int, **options: Any) -> tuple[Any, float]:
+    K = int(y.max()) + 1
+    model = ClosedFormSubspaceClustering(K, device=device, random_state=seed, **options).fit(X)
+    return model, clustering_error(y, model.labels_)
+
+
+def measure(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
+    start = time.perf_counter()
+    model, first = fit(X, y, device, SEEDS[0])
+    seconds = time.perf_counter() - start
+    # What the data choose does not depend on the seed, so it is chosen once.
+    chosen = model.transformations_
+    errors = [first] + [fit(X, y, device, s, transformations=chosen)[1] for s in SEEDS[1:]]
+    record: dict[str, Any] = {
+        "N": len(X),
+        "K": int(y.max()) + 1,
+        "mean": statistics.fmean(errors),
+        "std": statistics.stdev(errors),
+        "errors": errors,
+        "transformations": chosen,
+        "stability": model.stability_,
+        "seconds": seconds,
+    }
+    if X.ndim > 2:
+        for name in ("none", "shifts+mirror"):
+            record[f"with {name}"] = fit(X, y, device, 0, transformations=name)[1]
+    return record
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--device", default="auto")
+    options.add_argument("--mnist", help=".npy of scattering features")
+    options.add_argument("--only", help="some of the problems, separated by semicolons")
+    args = options.parse_args()
+    figures = {}
+    for name, (X, y) in problems(args):
+        figures[name] = measure(X, y, args.device)
+        print(f"{name}: {figures[name]['mean']:.2f} +- {figures[name]['std']:.2f}", flush=True)
+        finish(args, "defaults", figures)  # after each: a long run may be stopped
+
+
+if __name__ == "__main__":
+    main()
