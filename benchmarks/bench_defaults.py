@@ -50,10 +50,10 @@ PROBLEMS: dict[str, Callable[[], Samples]] = {
     "eyaleb": lambda: whole("eyaleb"),
     "coil100": lambda: whole("coil100"),
     "digits": lambda: whole("digits"),
-    "eyaleb, 10 people": lambda: classes("eyaleb", 0, 10),
-    "eyaleb, 20 people": lambda: classes("eyaleb", 15, 20),
-    "coil100, 20 objects": lambda: classes("coil100", 0, 20),
-    "mnist, 10,000 raw": raw_mnist,
+    "eyaleb-10": lambda: classes("eyaleb", 0, 10),
+    "eyaleb-20": lambda: classes("eyaleb", 15, 20),
+    "coil100-20": lambda: classes("coil100", 0, 20),
+    "mnist-raw": raw_mnist,
 }
 
 
@@ -66,7 +66,7 @@ def problems(args: Any) -> Iterator[tuple[str, Samples]]:
         except InputError as error:
             print(f"{name} is left out: {error}")
     if args.mnist:
-        yield "mnist, scattering", (np.load(args.mnist).astype(np.float32), whole("mnist")[1])
+        yield "mnist-scattering", (np.load(args.mnist).astype(np.float32), whole("mnist")[1])
 
 
 def fit(X: np.ndarray, y: np.ndarray, device: str, seed: int, **options: Any) -> tuple[Any, float]:

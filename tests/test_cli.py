@@ -329,7 +329,7 @@ def test_failures_in_the_work_leave_nothing_and_bugs_keep_their_traceback(
         raise error
 
     monkeypatch.setattr(DCFSC, "fit", fails)
-    result = dcfsc("fit", npy, "-k", 3)
+    result = dcfsc("fit", npy, "-k", 3, "--method", "dcfsc")
     assert result.exit_code == code
     assert os.listdir() == []
     if said is None:

@@ -63,6 +63,18 @@ def commands(
         print(ctx.get_help())
 
 
+# Options that only the training of a network has: to give one is to ask for a network.
+TRAINING_OPTIONS = (
+    "steps",
+    "weights",
+    "network",
+    "pretrain_epochs",
+    "learning_rate",
+    "batch_size",
+    "checkpoint_every",
+)
+
+
 @app.command()
 def fit(
     ctx: typer.Context,
@@ -76,8 +88,8 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="dcfsc, closed-form, ...; an unknown name lists all.",
-            show_default="dcfsc; closed-form for --features",
+            help="closed-form, dcfsc, ...; an unknown name lists all.",
+            show_default="closed-form; dcfsc where an option of its training is given",
         ),
     ] = None,
     out: Annotated[
@@ -108,6 +120,10 @@ def fit(
         int | None, typer.Option(min=0, help="Epochs of plain reconstruction first.")
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of Adam.")] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Samples of a chunk: the same steps with less memory."),
+    ] = None,
     labels: LabelsOption = None,
     size: SizeOption = None,
     color: ColorOption = False,
@@ -147,8 +163,11 @@ def fit(
         "network": network,
         "pretrain_epochs": pretrain_epochs,
         "learning_rate": learning_rate,
+        "batch_size": batch_size,
         "checkpoint_every": checkpoint_every,
     }
+    trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
+    default = "dcfsc" if trains and features is None else "closed-form"
     samples = load_samples(data, labels, size, color, skip_broken, seed)
     fit_run = _fit_run(dist_timeout)
 
@@ -160,7 +179,7 @@ def fit(
     watched = talk and sys.stdout.isatty()
     run = fit_run(
         samples,
-        method or "closed-form",
+        method or default,
         options,
         out,
         command=ctx.obj,

@@ -129,7 +129,7 @@ def test_three_commands_of_the_readme_end_in_a_report(folder: Path) -> None:
     assert len(lines) == 3
     for words in commands(first):
         run_command(words, "README.md")
-    assert (folder / "runs" / "my_images-dcfsc" / "report.html").is_file()
+    assert (folder / "runs" / "my_images-closed-form" / "report.html").is_file()
 
 
 def test_readme_names_every_estimator_and_method() -> None:

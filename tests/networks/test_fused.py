@@ -53,9 +53,7 @@ def check_the_overlap_add():
         spread = torch.randn(3 * height * width, columns, generator=generator)
         expected = single_channel._OverlapAdd.apply(spread, 3, geometry)
         top, left = geometry.rows[0], geometry.columns[0]
-        found = fused.kernels().overlap_add(
-            spread.to(DEVICE), 3, height, width, kernel, top, left
-        )
+        found = fused.kernels().overlap_add(spread.to(DEVICE), 3, height, width, kernel, top, left)
         torch.testing.assert_close(found.cpu(), expected)
 
 

@@ -1,0 +1,119 @@
+"""A full disk and a folder that takes no files are found before the work, and leave nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcfsc import run_folder, runs
+from dcfsc.datasets import Dataset, synthetic
+from dcfsc.errors import InputError
+from dcfsc.estimators import ClosedFormSubspaceClustering
+
+OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture
+def data() -> Dataset:
+    return synthetic(n_samples=60, n_clusters=3, subspace_dim=2, ambient_dim=10, random_state=0)
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(self: object, X: object, y: object = None) -> None:
+        raise AssertionError("the work was begun")
+
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "fit", fit)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of a few kilobytes, where this process may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]
+    try:
+        allowed = subprocess.run(mount, capture_output=True).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        pytest.skip("may not mount a file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_a_full_disk_is_found_before_the_work(data: Dataset, small_disk: Path) -> None:
+    with pytest.raises(InputError, match="No space left on device; choose another place") as raised:
+        runs.fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+    assert len(str(raised.value).splitlines()) == 1
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_work")
+def test_a_folder_that_takes_no_files_is_found_before_the_work(
+    data: Dataset, small_disk: Path
+) -> None:
+    if subprocess.run(["mount", "-o", "remount,ro", str(small_disk)]).returncode:
+        pytest.skip("may not mount a file system read-only")
+    with pytest.raises(InputError, match="Read-only file system; choose another place"):
+        runs.fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_room_is_asked_for_before_the_work(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def allocate(descriptor: int, offset: int, size: int) -> None:
+        asked.append(size)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate, raising=False)
+    with pytest.raises(InputError, match="No space left on device"):
+        runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
+    assert asked == [run_folder.room_for(data, "closed-form", None)]
+    assert asked[0] > 4 * data.X.size
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "run", progress=False)
+
+    def full(self: object, path: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        runs.fit_run(data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run")
+    again = runs.read_run(tmp_path / "run")
+    assert again.record["seed"] == 0
+    assert np.array_equal(again.labels, first.labels)
+    assert [p.name for p in tmp_path.joinpath("run").iterdir() if p.suffix == ".part"] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
+def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); "
+    limited += "from dcfsc.cli import main; main()"
+    words = ["fit", "digits", "-k", "10", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: cannot write to")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
