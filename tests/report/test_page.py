@@ -188,6 +188,7 @@ def test_record_of_few_facts_is_enough(details: Details, image_run: Run) -> None
     keys = ("method", "parameters", "n_clusters", "data")
     page = render({**{k: image_run.record[k] for k in keys}, "versions": None}, details)
     Tree(page)
+    assert image_run.record["method"] in page
 
 
 def test_many_classes_become_a_picture(record: dict[str, Any], details: Details) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from dcfsc.datasets.streamed import free_memory
 from dcfsc.errors import InputError
 
 
@@ -13,17 +12,7 @@ def available_bytes(device: torch.device) -> int:
     """Free memory of the device, as the driver or the operating system tells it."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 62  # a system that tells nothing is not refused
+    return free_memory()
 
 
 def require_memory(needed: int, n: int, method: str, device: torch.device, instead: str) -> None:
