@@ -122,7 +122,7 @@ def plot(path: Path) -> None:
         axis.set_xlabel("samples N")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, fontsize="small", loc="lower right")
     for suffix in (".png", ".svg"):
         figure.savefig(path.with_suffix(suffix), dpi=150)
     plt.close(figure)
