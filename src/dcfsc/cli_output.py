@@ -106,6 +106,9 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
         facts.append(("lam", f"{record['lam_']:.6g}"))
     if record["effective_dof_"] is not None:
         facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
+    if record.get("stability_"):
+        told = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
+        facts.append(("transformations", f"{record['transformations_']} (stability: {told})"))
     facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")

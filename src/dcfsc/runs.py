@@ -301,8 +301,8 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     """What came out of a run."""
     sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters)
     result = {
-        "lam_": getattr(estimator, "lam_", None),
-        "effective_dof_": getattr(estimator, "effective_dof_", None),
+        **{name: getattr(estimator, name, None) for name in ("lam_", "effective_dof_")},
+        **{name: getattr(estimator, name, None) for name in ("transformations_", "stability_")},
         "cluster_sizes": sizes.tolist(),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
         "history": list(getattr(estimator, "history_", ())),
