@@ -24,6 +24,7 @@ from dcfsc.cli_options import (
     QuietOption,
     SizeOption,
     SkipOption,
+    TransformationsOption,
     count_or_auto,
     load_samples,
 )
@@ -105,6 +106,7 @@ def fit(
     subspace_dim: Annotated[
         float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
     ] = None,
+    transformations: TransformationsOption = None,
     steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
     affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
     assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
@@ -156,6 +158,7 @@ def fit(
         "device": device,
         "lam": _number_or_name(lam),
         "subspace_dim": subspace_dim,
+        "transformations": transformations,
         "steps": steps,
         "affinity": affinity,
         "assign": assign,

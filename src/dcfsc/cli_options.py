@@ -35,6 +35,14 @@ DeviceOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+TransformationsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Changes that leave a picture the same: none, shifts, mirror, shifts+mirror.",
+        show_default="auto: the data decide",
+    ),
+]
 
 
 def load_samples(
