@@ -85,8 +85,8 @@ PROTOCOLS: dict[str, Protocol] = {
     "coil100": Protocol(
         affinity="dsc-coil100",
         dsc_affinity="dsc-coil100",
-        # The released scripts' discretize finds 84 to 93 of the 100 clusters on this affinity; k-means
-        # was chosen after seeing the errors of both.
+        # The released scripts' discretize finds 84 to 93 of the 100 clusters on this affinity.
+        # k-means was chosen after seeing the errors of both.
         assign="kmeans",
         dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
         dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
