@@ -7,8 +7,9 @@ The data are those of bench_scale. "without N x N" is the default estimator, sta
 "with N x N" is the sample form (an N x N inverse), |B| + |B'| whole and a dense eigenproblem, on
 the same device, for as long as --bytes and --limit allow. Every run has a process of its own;
 memory is what the run adds to a process with everything imported and the data made. Slopes are
-those of straight lines through log N and log seconds (or bytes), from 10,000 points on, where the
-fixed costs no longer show. A picture is drawn beside the JSON as PNG and SVG.
+those of straight lines through log N and log seconds (or bytes), from where the fixed costs (the
+start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. A
+picture is drawn beside the JSON as PNG and SVG.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ import numpy as np
 from bench_scale import K, M, cluster_in_stages, gpu_peak, in_a_process, subspaces, warm_up
 from measure import finish, parser, peak_rss
 
+from dcfsc.files import write_json
+
 WAYS = ("without N x N", "with N x N")
-FIRST_FITTED = {"without N x N": 10_000, "with N x N": 2_000}
+FIRST_FITTED = {
+    "cpu": {"without N x N": 10_000, "with N x N": 2_000},
+    "cuda": {"without N x N": 100_000, "with N x N": 3_000},
+}
 COLOURS = {"without N x N": "#0072B2", "with N x N": "#D55E00"}
 
 
@@ -92,14 +98,20 @@ def measure_all(args: argparse.Namespace) -> dict[str, Any]:
             print(way, rows[-1], file=sys.stderr, flush=True)
             if "failed" in rows[-1]:
                 break
-        first = FIRST_FITTED[way]
-        figures[way] = {
-            "runs": rows,
-            "time_exponent": slope(rows, "seconds", first),
-            "memory_exponent": slope(rows, memory, first),
-            "fitted_from": first,
-        }
+        figures[way] = {"runs": rows}
+    fit(figures)
     return figures
+
+
+def fit(figures: dict[str, Any]) -> None:
+    """Write the exponents of both ways beside their runs."""
+    for way, first in FIRST_FITTED[figures["device"].split(":")[0]].items():
+        rows = figures[way]["runs"]
+        figures[way].update(
+            time_exponent=slope(rows, "seconds", first),
+            memory_exponent=slope(rows, figures["memory"], first),
+            fitted_from=first,
+        )
 
 
 def plot(path: Path) -> None:
@@ -141,6 +153,9 @@ def main() -> None:
         print(json.dumps(one(args.one[0], int(args.one[1]), args.device)))
         return
     if args.plot:
+        record = json.loads(args.plot.read_text())
+        fit(record["figures"])
+        write_json(args.plot, record)
         plot(args.plot)
         return
     finish(args, "growth", measure_all(args))
