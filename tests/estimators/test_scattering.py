@@ -84,6 +84,42 @@ def test_components_are_those_of_scikit_learn(whole):
     assert (components.max(axis=1) >= -components.min(axis=1)).all()
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_components_without_centring_are_singular_vectors(whole):
+    rng = np.random.default_rng(1)
+    n, d, k = (30, 40, 6) if whole else (90, 40, 6)
+    S = rng.normal(size=(n, d)) * np.linspace(3, 0.1, d) + rng.normal(size=d) * 5.0
+    if whole:
+        mean, components, variances = principal_components(torch.from_numpy(S), k, center=False)
+    else:
+        running = RunningCovariance(d, CPU)
+        for part in torch.from_numpy(S).split(17):
+            running.add(part)
+        mean, components, variances = running.principal(k, center=False)
+    _, s, V = np.linalg.svd(S, full_matrices=False)
+    assert not mean.any()
+    np.testing.assert_allclose(variances, s[:k] ** 2 / n, rtol=1e-9)
+    signs = np.sign((components * V[:k]).sum(axis=1))
+    np.testing.assert_allclose(components * signs[:, None], V[:k], atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [60, 200])  # fewer and more samples than the 80 coefficients
+def test_features_without_centring_keep_the_angles_between_coefficients(n, tmp_path):
+    X = pictures(n, 8, 8)
+    model = ScatteringFeatures(J=1, L=4, n_components=80, center=False, batch_size=33, device="cpu")
+    Z = model.fit_transform(X)
+    S = model._coefficients(X).double().numpy()
+    S /= np.linalg.norm(S, axis=1, keepdims=True)
+    # all components are kept, so that the projection is a rotation
+    np.testing.assert_allclose(Z @ Z.T, S @ S.T, atol=1e-5)
+    centred = clone(model).set_params(center=True).fit_transform(X)
+    assert np.abs(centred @ centred.T - S @ S.T).max() > 0.1
+    model.save(tmp_path / "model")
+    again = ScatteringFeatures.load(tmp_path / "model")
+    assert again.center is False
+    np.testing.assert_array_equal(again.transform(X), Z)
+
+
 @pytest.mark.parametrize("n", [60, 200])  # fewer and more samples than the 80 coefficients
 def test_features_are_the_principal_components_of_the_coefficients(n):
     X = pictures(n, 8, 8)

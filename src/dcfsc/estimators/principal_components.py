@@ -36,13 +36,20 @@ class RunningCovariance:
             stop = start + BLOCK
             self._products[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
 
-    def principal(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean (d,), the k leading components (k, d) and their variances (k,), in float64."""
+    def principal(self, k: int, center: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean (d,), the k leading components (k, d) and their variances (k,), in float64.
+
+        Without ``center`` the mean is taken as zero: the components are the leading right singular
+        vectors of the rows themselves, and the variances their mean squares.
+        """
         assert self._shift is not None
         offset = self._sum / self.n
         scatter = self._products.addr_(self._sum, offset, alpha=-1)
-        mean = (self._shift + offset).cpu().numpy()
-        d = len(mean)
+        m = self._shift + offset
+        if not center:
+            scatter.addr_(m, m, alpha=self.n)
+            m = torch.zeros_like(m)
+        mean, d = m.cpu().numpy(), len(m)
         if scatter.is_cuda:
             largest, V = torch.linalg.eigh(scatter, UPLO="U")
             values, vectors = largest[d - k :].cpu().numpy(), V[:, d - k :].cpu().numpy()
@@ -54,16 +61,18 @@ class RunningCovariance:
                 overwrite_a=True,
                 check_finite=False,
             )
-        variances = np.maximum(values[::-1], 0.0) / (self.n - 1)
+        variances = np.maximum(values[::-1], 0.0) / (self.n - 1 if center else self.n)
         return mean, _oriented(np.ascontiguousarray(vectors.T[::-1])), variances
 
 
-def principal_components(S: Tensor, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def principal_components(
+    S: Tensor, k: int, center: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same for rows S (n, d) in memory with n <= d, by a singular value decomposition."""
     rows = S.double()
-    mean = rows.mean(0)
+    mean = rows.mean(0) if center else torch.zeros_like(rows[0])
     _, s, V = torch.linalg.svd(rows - mean, full_matrices=False)
-    variances = s[:k].square() / (len(rows) - 1)
+    variances = s[:k].square() / (len(rows) - 1 if center else len(rows))
     return mean.cpu().numpy(), _oriented(V[:k].cpu().numpy()), variances.cpu().numpy()
 
 

@@ -33,7 +33,9 @@ class ScatteringFeatures(
     EnSC): for 28 x 28 digits, padded to 32 x 32, 217 paths of 4 x 4 coefficients, 3,472 numbers a
     sample, reduced to 500. As in that work's public code every path of a sample is divided by its
     largest magnitude, so that the fine scales, whose coefficients are small, count as much as the
-    coarse; ``scale_paths=False`` leaves them as they are.
+    coarse; ``scale_paths=False`` leaves them as they are. Unlike that code, which projects on the
+    leading singular vectors of the coefficients as they are, the mean is subtracted first;
+    ``center=False`` keeps it, which :class:`SSCOMP` needs on digits.
 
     The principal components are exact: the covariance is added up in float64 over chunks of
     samples, and a second pass projects them. X is only sliced, so that it may be larger than
@@ -49,6 +51,8 @@ class ScatteringFeatures(
     n_components : int or None
         At most so many principal components (never more than samples or coefficients); None
         keeps all of these.
+    center : bool
+        Subtract the mean of the coefficients before the principal components.
     scale_paths : bool
         Divide every path of a sample by its largest magnitude, where a path is more than a number.
     unit_rows : bool
@@ -62,7 +66,8 @@ class ScatteringFeatures(
     Attributes
     ----------
     mean_ : ndarray (D,), components_ : ndarray (k, D), explained_variance_ : ndarray (k,)
-        Of the principal component analysis of the D coefficients.
+        Of the principal component analysis of the D coefficients; without ``center`` the mean is
+        zero and the variances are mean squares.
     input_scale_ : float
         What pixels are multiplied by to lie in 0..1: 1/255 for bytes, else over the largest
         magnitude of the training samples.
@@ -81,6 +86,7 @@ class ScatteringFeatures(
         L: int = 8,
         n_components: int | None = 500,
         *,
+        center: bool = True,
         scale_paths: bool = True,
         unit_rows: bool = True,
         batch_size: int = 1024,
@@ -90,6 +96,7 @@ class ScatteringFeatures(
         self.J = J
         self.L = L
         self.n_components = n_components
+        self.center = center
         self.scale_paths = scale_paths
         self.unit_rows = unit_rows
         self.batch_size = batch_size
@@ -113,12 +120,12 @@ class ScatteringFeatures(
         k = min(n, d, n if self.n_components is None else int(self.n_components))
         parts = (self._coefficients(chunk) for chunk in self._chunks(X, "covariance"))
         if n <= d:
-            found = principal_components(torch.cat(list(parts)), k)
+            found = principal_components(torch.cat(list(parts)), k, bool(self.center))
         else:
             covariance = RunningCovariance(d, resolve_device(self.device))
             for part in parts:
                 covariance.add(part)
-            found = covariance.principal(k)
+            found = covariance.principal(k, bool(self.center))
         self.mean_, self.components_ = found[0].astype(np.float32), found[1].astype(np.float32)
         self.explained_variance_ = found[2]
         self._n_features_out = k

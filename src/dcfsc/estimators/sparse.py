@@ -158,6 +158,10 @@ class SSCOMP(ShallowClusterer):
     greedily, all samples at once. Choose it for many samples when sparse codes are wanted. Cost
     2 N^2 d and N^2 k a step, memory N k and a block of rows; the affinity is sparse.
 
+    The defaults are the authors' for faces. For digits from scattering features they take
+    ``n_nonzero=10``, ``affinity="symmetric"`` and features whose mean was not subtracted,
+    ``ScatteringFeatures(center=False)``; with the mean subtracted the error is a multiple.
+
     Parameters
     ----------
     n_clusters : int

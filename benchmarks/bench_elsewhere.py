@@ -1,0 +1,142 @@
+"""The default on data that it was not chosen on: only the data and K are given, five seeds.
+
+    DCFSC_ELSEWHERE=... python benchmarks/bench_elsewhere.py --json elsewhere.json
+
+elsewhere.py says what the problems are and how their files are fetched; those without theirs are
+left out. Beside the default, with the same seeds and on the same samples of unit length: k-means,
+spectral clustering of the graph of ten nearest neighbours, and "two-k", the closed form with
+tr H = 2 K, five neighbours and squared weights, without transformations.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from elsewhere import Problem, problems
+from generated import Samples
+from measure import finish, parser
+from sklearn.cluster import KMeans, SpectralClustering
+
+from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.affinity import TopK
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.metrics import clustering_error, nmi
+
+Cluster = Callable[[int], np.ndarray]
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    Z = X.reshape(len(X), -1)
+    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+    return Z / np.where(lengths > 0, lengths, 1)
+
+
+def others(X: np.ndarray, K: int, device: str) -> dict[str, Cluster]:
+    """Labels by a seed, for each of the methods that stand beside the default."""
+    Z = unit_rows(X)
+
+    def two_k(seed: int) -> np.ndarray:
+        return ClosedFormSubspaceClustering(
+            K,
+            subspace_dim=2,
+            affinity=TopK(k=5, power=2),
+            transformations="none",
+            device=device,
+            random_state=seed,
+        ).fit_predict(X)
+
+    def neighbours(seed: int) -> np.ndarray:
+        with warnings.catch_warnings():
+            # The graph may be in pieces, and is clustered all the same.
+            warnings.filterwarnings("ignore", message="Graph is not fully connected")
+            return SpectralClustering(
+                K, affinity="nearest_neighbors", n_neighbors=min(10, len(Z)), random_state=seed
+            ).fit_predict(Z)
+
+    return {
+        "k-means": lambda seed: KMeans(K, n_init=10, random_state=seed).fit_predict(Z),
+        "neighbours": neighbours,
+        "two-k": two_k,
+    }
+
+
+def summary(y: np.ndarray, labels: list[np.ndarray]) -> dict[str, Any]:
+    errors = [clustering_error(y, found) for found in labels]
+    return {
+        "mean": statistics.fmean(errors),
+        "std": statistics.stdev(errors) if len(errors) > 1 else 0.0,
+        "errors": errors,
+        "nmi": statistics.fmean(nmi(y, found) for found in labels),
+    }
+
+
+def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range) -> dict[str, Any]:
+    K = int(y.max()) + 1
+    start = time.perf_counter()
+    model = ClosedFormSubspaceClustering(K, device=device, random_state=seeds[0]).fit(X)
+    seconds = time.perf_counter() - start
+    # What the data choose does not depend on the seed, so it is chosen once.
+    chosen = model.transformations_
+    labels = [model.labels_]
+    for seed in seeds[1:]:
+        again = ClosedFormSubspaceClustering(
+            K, transformations=chosen, device=device, random_state=seed
+        )
+        labels.append(again.fit_predict(X))
+    record: dict[str, Any] = {"N": len(X), "shape": list(X.shape[1:]), "K": K}
+    record |= summary(y, labels)
+    record |= {"transformations": chosen, "stability": model.stability_, "seconds": seconds}
+    for name, cluster in others(X, K, device).items():
+        start = time.perf_counter()
+        first = cluster(seeds[0])
+        took = time.perf_counter() - start
+        labels = [first] + [cluster(seed) for seed in seeds[1:]]
+        record[name] = summary(y, labels) | {"seconds": took}
+    return record
+
+
+def chosen_problems(args: Any) -> Iterator[tuple[Problem, Samples]]:
+    known = problems(args.folder)
+    names = args.only.split(";") if args.only else list(known)
+    for name in names:
+        if name not in known:
+            raise unknown_name("problem", name, known)
+    for name in names:
+        try:
+            X, y = known[name].load()
+        except InputError as error:
+            print(f"{name} is left out: {error}")
+            continue
+        if args.largest and len(X) > args.largest:
+            print(f"{name} is left out: {len(X)} samples")
+            continue
+        yield known[name], (X, y)
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--device", default="auto")
+    options.add_argument("--folder", type=Path, help="of the files, if not DCFSC_ELSEWHERE")
+    options.add_argument("--only", help="some of the problems, separated by semicolons")
+    options.add_argument("--largest", type=int, help="leave out what has more samples")
+    options.add_argument("--seeds", type=int, default=5)
+    args = options.parse_args()
+    figures: dict[str, Any] = {}
+    for problem, (X, y) in chosen_problems(args):
+        record = measure(X, y, args.device, range(args.seeds))
+        figures[problem.name] = {"kind": problem.kind, "source": problem.source} | record
+        beside = ", ".join(
+            f"{name} {record[name]['mean']:.2f}" for name in ("k-means", "neighbours", "two-k")
+        )
+        print(f"{problem.name}: {record['mean']:.2f} +- {record['std']:.2f} ({beside})", flush=True)
+        finish(args, "elsewhere", figures)  # after each: a long run may be stopped
+
+
+if __name__ == "__main__":
+    main()

