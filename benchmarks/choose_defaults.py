@@ -1,16 +1,17 @@
-"""The constants of the default, chosen on data that no table of this project is about.
+"""The constants of the default, judged on data that they were not chosen on.
 
     DCFSC_ELSEWHERE=... python benchmarks/choose_defaults.py grid \\
         --json results/experiments/elsewhere_grid.json
-    python benchmarks/choose_defaults.py rule results/experiments/elsewhere_grid.json \\
-        --json results/experiments/elsewhere_rule.json
+    python benchmarks/choose_defaults.py judge results/experiments/elsewhere_grid.json \\
+        --json results/experiments/elsewhere_constants.json
 
 ``grid``: the error of the closed form for degrees of freedom m K, k neighbours and a power p, on
 the problems of elsewhere.py, with labels, samples as they are (n) and images with their shifts and
-mirror images too (sf). ``rule``: the setting of the least mean regret, where the regret of a
-setting on a problem is its error less the least error of any setting there, problems counting
-alike within a family and families counting alike; and what it is when each family in turn is left
-out. ``--shard I/N`` takes every N-th problem; ``rule`` takes any number of files.
+mirror images too (sf). ``--shard I/N`` takes every N-th problem; ``merge`` puts files together.
+``judge``: the regret of a setting on a problem is its error less the least error of any setting
+there; its mean counts problems alike within a family, and families alike. The default's is compared
+with that of the best setting, and with the cross-validated one: on every family, the setting that
+is best on all other families.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ import torch
 from measure import finish, parser
 
 from dcfsc import spectral
+from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.stability import stability
+from dcfsc.estimators.regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
 from dcfsc.estimators.transformations import AUTO, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
@@ -50,7 +52,7 @@ def part(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def errors(X: np.ndarray, y: np.ndarray, name: str, device: torch.device) -> dict[str, Any]:
-    """Errors (m, k, p) of one set of views, and the stability that the default decides by."""
+    """Errors (m, k, p) of one set of views."""
     K = int(y.max()) + 1
     Z = unit_rows(as_float(X, device).reshape(len(X), -1))
     views = views_of(name, Z, X.shape[1:])
@@ -68,7 +70,7 @@ def errors(X: np.ndarray, y: np.ndarray, name: str, device: torch.device) -> dic
                 A = sparse_symmetric(weights[:, :k] ** power, indices[:, :k], operator.n)
                 labels = spectral.cluster(A, K, random_state=0).labels
                 found[a, b, c] = clustering_error(y, labels)
-    return {"errors": found.round(4).tolist(), "stability": stability(views, K)}
+    return {"errors": found.round(4).tolist()}
 
 
 def grid(args: Any) -> None:
@@ -111,65 +113,90 @@ def regrets(problems: dict[str, Any], key: str) -> dict[str, np.ndarray]:
     return found
 
 
-def mean_regret(table: dict[str, np.ndarray], without: str | None = None) -> np.ndarray:
+def by_family(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     families: dict[str, list[np.ndarray]] = {}
     for name, regret in table.items():
-        if family(name) != without:
-            families.setdefault(family(name), []).append(regret)
-    return np.mean([np.mean(members, axis=0) for members in families.values()], axis=0)
+        families.setdefault(family(name), []).append(regret)
+    return {name: np.mean(members, axis=0) for name, members in families.items()}
 
 
-def least(mean: np.ndarray) -> dict[str, float]:
-    a, b, c = (int(i) for i in np.unravel_index(int(mean.argmin()), mean.shape))
-    return {"m": DIMENSIONS[a], "k": NEIGHBOURS[b], "power": POWERS[c], "regret": mean[a, b, c]}
+def setting(place: tuple[int, ...]) -> dict[str, float]:
+    a, b, c = place
+    return {"m": DIMENSIONS[a], "k": NEIGHBOURS[b], "power": POWERS[c]}
 
 
-def rule(args: Any) -> None:
-    problems: dict[str, Any] = {}
-    for path in args.files:
-        problems.update(json.loads(path.read_text())["figures"]["problems"])
-    figures: dict[str, Any] = {"problems": len(problems)}
-    for key in VIEWS:
-        table = regrets(problems, key)
-        if key == "sf":  # only where the changes are changes after which it is the same thing
-            table = {
-                name: regret
-                for name, regret in table.items()
-                if np.min(problems[name]["sf"]["errors"]) < np.min(problems[name]["n"]["errors"])
-            }
-        mean = mean_regret(table)
-        families = sorted({family(name) for name in table})
-        order = np.argsort(mean, axis=None)[:10]
-        ranked = [np.unravel_index(int(i), mean.shape) for i in order]
-        figures[key] = {
-            "chosen": least(mean),
-            "best ten": [
-                {
-                    "m": DIMENSIONS[a],
-                    "k": NEIGHBOURS[b],
-                    "power": POWERS[c],
-                    "regret": mean[a, b, c],
-                }
-                for a, b, c in ranked
-            ],
-            "left out": {f: least(mean_regret(table, without=f)) for f in families},
-            "by m": {str(m): mean[a].min() for a, m in enumerate(DIMENSIONS)},
-            "by k": {str(k): mean[:, b].min() for b, k in enumerate(NEIGHBOURS)},
-            "by power": {str(p): mean[:, :, c].min() for c, p in enumerate(POWERS)},
-            "data": sorted(table),
+def least(mean: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(mean.argmin()), mean.shape))
+
+
+def compare(table: dict[str, np.ndarray], m: float) -> dict[str, Any]:
+    """The default's mean regret beside the best setting's and the cross-validated one."""
+    default = DIMENSIONS.index(m), NEIGHBOURS.index(TopK.k), POWERS.index(TopK.power)
+    families = by_family(table)
+    stack = np.stack(list(families.values()))
+    mean = stack.mean(0)
+    figures: dict[str, Any] = {
+        "families": len(families),
+        "problems": sorted(table),
+        "default": {**setting(default), "regret": mean[default]},
+        "default_is_number": int((mean < mean[default]).sum()) + 1,
+        "of_settings": mean.size,
+        "best": {**setting(least(mean)), "regret": mean.min()},
+        "by m": {str(m): mean[a].min() for a, m in enumerate(DIMENSIONS)},
+        "by k": {str(k): mean[:, b].min() for b, k in enumerate(NEIGHBOURS)},
+        "by power": {str(p): mean[:, :, c].min() for c, p in enumerate(POWERS)},
+    }
+    if len(families) > 2:
+        places = [least(np.delete(stack, i, axis=0).mean(0)) for i in range(len(stack))]
+        held_out = np.array([regret[place] for regret, place in zip(stack, places, strict=True)])
+        difference = np.array([regret[default] for regret in stack]) - held_out
+        figures["cross-validated"] = {
+            "regret": held_out.mean(),
+            "default_less_this": difference.mean(),
+            "standard_error": difference.std(ddof=1) / len(difference) ** 0.5,
+            "chosen": {name: setting(p) for name, p in zip(families, places, strict=True)},
         }
-    finish(args, "the setting of least regret on other data", figures)
+    return figures
+
+
+def merged(files: list[Path]) -> dict[str, Any]:
+    problems: dict[str, Any] = {}
+    for path in files:
+        problems.update(json.loads(path.read_text())["figures"]["problems"])
+    for record in problems.values():
+        for key in VIEWS.keys() & record.keys():
+            record[key] = {"errors": record[key]["errors"]}
+    return {"m": DIMENSIONS, "k": NEIGHBOURS, "power": POWERS, "problems": problems}
+
+
+def merge(args: Any) -> None:
+    finish(args, "constants on other data, with labels", merged(args.files))
+
+
+def judge(args: Any) -> None:
+    problems = merged(args.files)["problems"]
+    # Transformations count only where they are changes after which it is the same thing.
+    helped = {
+        name: record
+        for name, record in problems.items()
+        if "sf" in record and np.min(record["sf"]["errors"]) < np.min(record["n"]["errors"])
+    }
+    figures = {
+        "n": compare(regrets(problems, "n"), DEFAULT_SUBSPACE_DIM),
+        "sf": compare(regrets(helped, "sf"), ORBIT_SUBSPACE_DIM),
+    }
+    finish(args, "the default's constants on other data", figures)
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("what", choices=("grid", "rule"))
+    options.add_argument("what", choices=("grid", "merge", "judge"))
     options.add_argument("files", nargs="*", type=Path)
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--shard", default="0/1", metavar="I/N")
     options.add_argument("--device", default="cpu")
     args = options.parse_args()
-    {"grid": grid, "rule": rule}[args.what](args)
+    {"grid": grid, "merge": merge, "judge": judge}[args.what](args)
 
 
 if __name__ == "__main__":
