@@ -1,21 +1,15 @@
 """The trail behind the defaults: graphs of the closed form over a grid of settings, WITH labels.
 
-    DCFSC_DATA=... python benchmarks/explore_affinity.py grid --json results/experiments/grid.json
-    DCFSC_DATA=... python benchmarks/explore_affinity.py stability \\
-        --json results/experiments/stability.json
+    DCFSC_DATA=... python benchmarks/explore_affinity.py --json results/experiments/grid.json
 
-``grid``: the error for every set of views (n: samples as they are, s: one-pixel shifts too, f:
+The error for every set of views (n: samples as they are, s: one-pixel shifts too, f:
 mirror images too, sf: both, stf: shifts of up to two pixels and mirror images), degrees of freedom
 m K, neighbours k and power p; neighbours by the larger of the two directions' best cosine.
-``stability``: for each set of views, six partitions along the path of the ridge (m = 1.5, 2, 3 and
-k = 5, 7), their errors and how well they agree with each other without labels.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -25,7 +19,7 @@ from measure import finish, parser
 from torch import Tensor
 
 from dcfsc import datasets, spectral
-from dcfsc.metrics import ari, clustering_error
+from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import lam_for_dof
 
 NEAR = ((0, 1), (0, -1), (1, 0), (-1, 0))
@@ -98,33 +92,12 @@ def grid(args: Any, device: torch.device) -> None:
         finish(args, "affinity grid, chosen with labels", figures)
 
 
-def stability(args: Any, device: torch.device) -> None:
-    figures: dict[str, Any] = {}
-    dims = (1.5, 2.0, 3.0)
-    for name in args.sets.split(","):
-        X, y = load(name)
-        K = int(y.max()) + 1
-        figures[name] = {}
-        for kind in ("n", "s", "f", "sf"):
-            rows = views(torch.from_numpy(X).float().to(device), kind)
-            found = [partition(M, k, 4.0, K) for M in similarities(rows, K, dims) for k in (5, 7)]
-            errors = [clustering_error(y, labels) for labels in found]
-            figures[name][kind] = {
-                "stability": statistics.fmean(ari(a, b) for a, b in combinations(found, 2)),
-                "error_mean": statistics.fmean(errors),
-                "error_min": min(errors),
-                "error_max": max(errors),
-            }
-        finish(args, "stability of partitions", figures)
-
-
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("what", choices=("grid", "stability"))
     options.add_argument("--sets", default="orl,digits,eyaleb-10,eyaleb-20,coil100-20")
     options.add_argument("--device", default="cpu")
     args = options.parse_args()
-    {"grid": grid, "stability": stability}[args.what](args, torch.device(args.device))
+    grid(args, torch.device(args.device))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ logger = logging.getLogger("dcfsc")
 LARGEST_K = 64
 SCALES = ("auto", "cosine", "maximum", "none")
 SEARCHES = ("exact", "approximate")
+SIGNS = ("auto", "both", "positive")
+FEW_OPPOSITES = 0.25  # half way between none and the half that subspaces through the origin have
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class TopK:
     the same meaning for every pair; only the closed form, which knows its leverages h, has it.
     ``scale="maximum"``: w_ij = |C_ij| / max_k |C_ik|. "auto" takes the cosine where it can,
     "none" leaves the magnitudes as they are. (An approximate search ranks by |C_ij| in any case.)
+
+    ``signs``: a subspace through the origin holds z and -z alike, and half of a sample's nearest
+    then have a negative coefficient. Where much fewer have one, signs mean something (clusters lie
+    on one side of the origin), and a negative coefficient joins opposites that have nothing to do
+    with each other. "auto" leaves negative ones out where they are fewer than a quarter of the k
+    nearest by cosine, "both" never does, "positive" always.
 
     A graph in more pieces than there are clusters cannot be cut into clusters: with ``grow``, k is
     doubled (up to ``LARGEST_K``) until at most ``n_clusters`` connected components are left.
@@ -47,12 +55,15 @@ class TopK:
     scale: Literal["auto", "cosine", "maximum", "none"] = "auto"
     grow: bool = True
     search: Literal["exact", "approximate"] = "exact"
+    signs: Literal["auto", "both", "positive"] = "auto"
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
             raise unknown_name("scale", self.scale, SCALES)
         if self.search not in SEARCHES:
             raise unknown_name("search", self.search, SEARCHES)
+        if self.signs not in SIGNS:
+            raise unknown_name("signs", self.signs, SIGNS)
         if self.k < 1 or self.power <= 0:
             raise InputError(
                 f"k must be at least 1 and power positive; got k={self.k}, power={self.power}."
@@ -61,7 +72,8 @@ class TopK:
     def __call__(self, coefficients: Coefficients, n_clusters: int) -> sp.csr_array:
         k, largest = self.k, min(LARGEST_K, coefficients.n - 1)
         # A scan costs nearly the same for twice as many neighbours, a second scan costs twice.
-        found = self._neighbours(coefficients, 2 * k if self.grow and k < largest else k)
+        spare = (self.grow or self.signs != "both") and k < largest
+        found = self._neighbours(coefficients, 2 * k if spare else k)
         A = self._graph(coefficients, found, k)
         while self.grow and k < largest:
             pieces = _count_components(A)
@@ -91,7 +103,24 @@ class TopK:
             values, indices = values.cpu(), indices.cpu()
         magnitude = values.detach().abs().to(torch.float64)
         magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
+        negative = values.detach().lt(0).gather(1, order)
+        if self._leaves_out(negative, self._by_cosine(coefficients)):
+            # A sample that has no other neighbours keeps them: alone it would be a cluster.
+            opposite = negative & ~negative.all(dim=1, keepdim=True)
+            magnitude, again = magnitude.masked_fill_(opposite, 0.0).sort(
+                stable=True, dim=1, descending=True
+            )
+            order = order.gather(1, again)
         return magnitude, indices.gather(1, order)
+
+    def _leaves_out(self, negative: Tensor, by_cosine: bool) -> bool:
+        """Whether neighbours of negative sign, (N, k) and nearest first, are left out."""
+        if self.signs != "auto" or not by_cosine:
+            return self.signs == "positive"
+        share = float(negative[:, : self.k].double().mean())
+        if 0.0 < share < FEW_OPPOSITES:
+            logger.info("neighbours of negative sign, %.2g%%, are left out", 100 * share)
+        return 0.0 < share < FEW_OPPOSITES
 
     def _by_cosine(self, coefficients: Coefficients) -> bool:
         return (
