@@ -80,8 +80,12 @@ def draw_bars(axes: Axes, rows: list[Row]) -> None:
     for number, (x, value) in enumerate(printed):
         label = "paper" if number == 0 else ""
         axes.hlines(value, x - 0.45, x + 0.45, color=PAPER, linestyle="--", label=label)
+    height = max(r["error_mean"] for r in rows)
     for x, row in zip(places, rows, strict=True):
         top = row["error_mean"] + (row["error_std"] or 0.0)
+        line = row["paper_mean"] or 0.0
+        if top < line < top + 0.1 * height:  # the figure would be struck through
+            top = line
         text = f"{row['error_mean']:.1f}"
         axes.annotate(text, (x, top), (0, 3), textcoords="offset points", ha="center")
     labels = [textwrap.fill(r["title"], 14) for r in rows]
