@@ -10,6 +10,7 @@ tr H = 2 K, five neighbours and squared weights, without transformations.
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 import warnings
@@ -26,9 +27,11 @@ from sklearn.cluster import KMeans, SpectralClustering
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.files import write_json
 from dcfsc.metrics import clustering_error, nmi
 
 Cluster = Callable[[int], np.ndarray]
+OTHERS = ("k-means", "neighbours", "two-k")
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:
@@ -119,23 +122,41 @@ def chosen_problems(args: Any) -> Iterator[tuple[Problem, Samples]]:
         yield known[name], (X, y)
 
 
+def compared(figures: dict[str, Any]) -> dict[str, Any]:
+    """How often the default is at least as good as each of the others, and the mean errors."""
+    rows = [r for name, r in figures.items() if name != "summary"]
+    found: dict[str, Any] = {"problems": len(rows)}
+    found["default"] = {"mean": statistics.fmean(r["mean"] for r in rows)}
+    for other in OTHERS:
+        better = [r["mean"] < r[other]["mean"] for r in rows]
+        worse = [r["mean"] > r[other]["mean"] for r in rows]
+        mean = statistics.fmean(r[other]["mean"] for r in rows)
+        found[other] = {"mean": mean, "default_better": sum(better), "default_worse": sum(worse)}
+    return found
+
+
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--summarise", type=Path, help="only add the summary to this file")
     options.add_argument("--device", default="auto")
     options.add_argument("--folder", type=Path, help="of the files, if not DCFSC_ELSEWHERE")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--largest", type=int, help="leave out what has more samples")
     options.add_argument("--seeds", type=int, default=5)
     args = options.parse_args()
+    if args.summarise:
+        record = json.loads(args.summarise.read_text())
+        record["figures"]["summary"] = compared(record["figures"])
+        write_json(args.summarise, record)
+        return
     figures: dict[str, Any] = {}
     for problem, (X, y) in chosen_problems(args):
         record = measure(X, y, args.device, range(args.seeds))
         figures[problem.name] = {"kind": problem.kind, "source": problem.source} | record
-        beside = ", ".join(
-            f"{name} {record[name]['mean']:.2f}" for name in ("k-means", "neighbours", "two-k")
-        )
+        beside = ", ".join(f"{name} {record[name]['mean']:.2f}" for name in OTHERS)
         print(f"{problem.name}: {record['mean']:.2f} +- {record['std']:.2f} ({beside})", flush=True)
-        finish(args, "elsewhere", figures)  # after each: a long run may be stopped
+        # After each: a long run may be stopped.
+        finish(args, "elsewhere", {**figures, "summary": compared(figures)})
 
 
 if __name__ == "__main__":
