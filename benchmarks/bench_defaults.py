@@ -4,16 +4,20 @@
     DCFSC_DATA=... python benchmarks/bench_defaults.py --mnist mnist.npy --device cuda ...
 
 Beside it, marked as such: the same without and with the transformations of images whatever the
-data say. ``--mnist`` takes the features that make_scattering.py writes. Subsets (ten and twenty
-people of Extended Yale B, twenty objects of COIL-100, raw digits of MNIST) are there as data that
-nobody tuned anything on; the five sets themselves are those that the defaults were chosen on.
+data say, and without the metric of neighbours. ``--mnist`` takes the features that
+make_scattering.py writes. Subsets (ten and twenty people of Extended Yale B, twenty objects of
+COIL-100, raw digits of MNIST) are there as data that nobody tuned anything on; the five sets
+themselves are those that the defaults were chosen on. ``--merge`` puts files together, the later
+ones' rows in the place of the earlier ones', each with its machine.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,21 +84,23 @@ def measure(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     model, first = fit(X, y, device, SEEDS[0])
     seconds = time.perf_counter() - start
     # What the data choose does not depend on the seed, so it is chosen once.
-    chosen = model.transformations_
-    errors = [first] + [fit(X, y, device, s, transformations=chosen)[1] for s in SEEDS[1:]]
+    chosen = {"transformations": model.transformations_, "metric": model.metric_}
+    errors = [first] + [fit(X, y, device, s, **chosen)[1] for s in SEEDS[1:]]
     record: dict[str, Any] = {
         "N": len(X),
         "K": int(y.max()) + 1,
         "mean": statistics.fmean(errors),
         "std": statistics.stdev(errors),
         "errors": errors,
-        "transformations": chosen,
+        **chosen,
         "stability": model.stability_,
         "seconds": seconds,
     }
+    if model.metric_ != "none" and X.ndim == 2:
+        record["with none"] = fit(X, y, device, 0, metric="none")[1]
     if X.ndim > 2:
         for name in ("none", "shifts+mirror"):
-            record[f"with {name}"] = fit(X, y, device, 0, transformations=name)[1]
+            record[f"with {name}"] = fit(X, y, device, 0, transformations=name, metric="none")[1]
     return record
 
 
@@ -103,8 +109,18 @@ def main() -> None:
     options.add_argument("--device", default="auto")
     options.add_argument("--mnist", help=".npy of scattering features")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
+    options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
     args = options.parse_args()
-    figures = {}
+    figures: dict[str, Any] = {}
+    for path in args.merge or ():
+        record = json.loads(path.read_text())
+        rows = {
+            name: {"machine": record["machine"], **row} for name, row in record["figures"].items()
+        }
+        figures.update(rows)
+    if args.merge:
+        finish(args, "defaults", figures)
+        return
     for name, (X, y) in problems(args):
         figures[name] = measure(X, y, args.device)
         print(f"{name}: {figures[name]['mean']:.2f} +- {figures[name]['std']:.2f}", flush=True)

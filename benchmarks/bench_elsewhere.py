@@ -31,6 +31,7 @@ from dcfsc.files import write_json
 from dcfsc.metrics import clustering_error, nmi
 
 Cluster = Callable[[int], np.ndarray]
+CHOICES = ("transformations", "metric", "stability")
 OTHERS = ("k-means", "neighbours", "two-k")
 
 
@@ -85,16 +86,19 @@ def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range) -> dict[str
     model = ClosedFormSubspaceClustering(K, device=device, random_state=seeds[0]).fit(X)
     seconds = time.perf_counter() - start
     # What the data choose does not depend on the seed, so it is chosen once.
-    chosen = model.transformations_
     labels = [model.labels_]
     for seed in seeds[1:]:
         again = ClosedFormSubspaceClustering(
-            K, transformations=chosen, device=device, random_state=seed
+            K,
+            transformations=model.transformations_,
+            metric=model.metric_,
+            device=device,
+            random_state=seed,
         )
         labels.append(again.fit_predict(X))
     record: dict[str, Any] = {"N": len(X), "shape": list(X.shape[1:]), "K": K}
     record |= summary(y, labels)
-    record |= {"transformations": chosen, "stability": model.stability_, "seconds": seconds}
+    record |= {name: getattr(model, f"{name}_") for name in CHOICES} | {"seconds": seconds}
     for name, cluster in others(X, K, device).items():
         start = time.perf_counter()
         first = cluster(seeds[0])

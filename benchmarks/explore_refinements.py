@@ -8,8 +8,10 @@
 ``reassign``: after the default's fit every sample goes to the cluster whose ridge subspace, of m
 degrees of freedom, leaves it the least residual (its own cluster's without the sample), once or in
 five rounds. ``metric``: the scatter of the differences of neighbours in the default's graph is
-taken for noise and whitened away; then neighbours by the plain cosine, and by the closed form.
+taken for noise and whitened away; then neighbours by the plain cosine, and by the closed form. With
+it, how stable the partitions of random parts are before and by the cosine.
 ``settings``: m and k are those with the most stable partitions of random parts of the samples.
+Its graphs have both signs and a fixed k, as those of parts have; the default's own may differ.
 Views: samples as they are (n), and images with their shifts and mirror images (sf).
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 import bench_defaults
+import choose_defaults
 import elsewhere
 import numpy as np
 import scipy.sparse as sp
@@ -49,6 +52,10 @@ ELSEWHERE = (
     *("turntable", "lambertian-alike", "japanesevowels", "movement-libras"),
     *("motion-5", "unions-hard", "arrowhead", "acsf1"),
 )
+TABLES = (
+    *("texture", "satimage", "segment", "letter", "vehicle", "penbased", "leukaemia"),
+    *("indian-pines-patches", "motion-3", "glyphs", "fashion-4"),
+)
 REASSIGNED = (*TUNED, "turntable", "japanesevowels", "motion-5", "unions-hard")
 
 CLUSTER_DIMENSIONS, ROUNDS = (3, 8), (1, 5)
@@ -59,7 +66,7 @@ PARTS, PARTS_SEED = 5, 1
 
 def sets() -> dict[str, Callable[[], Samples]]:
     tuned = {name: bench_defaults.PROBLEMS[name] for name in TUNED}
-    return tuned | {name: elsewhere.PROBLEMS[name].load for name in ELSEWHERE}
+    return tuned | {name: elsewhere.PROBLEMS[name].load for name in (*ELSEWHERE, *TABLES)}
 
 
 def features(X: np.ndarray) -> Tensor:
@@ -202,12 +209,26 @@ def metric(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
         S = scatter(rows, before, A)
         less_noise = whitened(rows, S, SHRINKAGE * float(S.trace()) / len(S))
         rows = [unit_length(r) for r in less_noise]
+        after = BestCosines.of(rows)
         record[key] = {
             "before": error(A),
-            "cosine": error(BestCosines.of(rows).graph(K, len(views))),
+            "cosine": error(after.graph(K, len(views))),
             "closed form": error(closed_form(rows, dof).graph(K, len(views))),
+            "stability before": stability_of(before, K),
+            "stability cosine": stability_of(after, K),
         }
     return record
+
+
+def random_parts(n: int) -> list[np.ndarray]:
+    random = np.random.RandomState(PARTS_SEED)
+    return [np.sort(random.permutation(n)[: int(SHARE * n)]) for _ in range(PARTS)]
+
+
+def stability_of(found: BestCosines, K: int) -> float:
+    values, columns = found.topk_cosine(min(SPARE * TopK.k, found.n - 1))
+    weights = values.to(torch.float64).abs().clamp_max(1.0).numpy() ** TopK.power
+    return stability(weights, columns.numpy(), random_parts(found.n), TopK.k, K)
 
 
 def stability(
@@ -233,8 +254,7 @@ def judge(views: list[View], y: np.ndarray) -> dict[str, Any]:
     n, K = len(y), int(y.max()) + 1
     G = orbit_gram(views)
     squares = squares_of(G)
-    random = np.random.RandomState(PARTS_SEED)
-    parts = [np.sort(random.permutation(n)[: int(SHARE * n)]) for _ in range(PARTS)]
+    parts = random_parts(n)
     errors, stable = np.empty((2, len(DIMENSIONS), len(NEIGHBOURS)))
     for a, m in enumerate(DIMENSIONS):
         operator = OrbitForm(views, lam_for_dof(squares, m * K), G.clone())
@@ -280,12 +300,13 @@ def main() -> None:
     args = options.parse_args()
     measure, title = EXPERIMENTS[args.what]
     names = REASSIGNED if args.what == "reassign" else (*TUNED, *ELSEWHERE)
+    names = (*names, *TABLES) if args.what == "metric" else names
     figures: dict[str, Any] = {}
     for name in names:
         if args.only and name not in args.only.split(";"):
             continue
         try:
-            X, y = sets()[name]()
+            X, y = choose_defaults.part(*sets()[name]())
         except InputError as error:
             print(f"{name} is left out: {error}")
             continue

@@ -102,13 +102,16 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     """What came out."""
     facts = score_facts(record["scores"])
     facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
-    if record["lam_"] is not None:
+    plain = record.get("metric_") == "neighbours"  # ranked by the cosine alone, without a ridge
+    if record["lam_"] is not None and not plain:
         facts.append(("lam", f"{record['lam_']:.6g}"))
-    if record["effective_dof_"] is not None:
+    if record["effective_dof_"] is not None and not plain:
         facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
     if record.get("stability_"):
         told = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
-        facts.append(("transformations", f"{record['transformations_']} (stability: {told})"))
+        facts.append(("transformations", record["transformations_"]))
+        facts.append(("metric", str(record.get("metric_"))))
+        facts.append(("stability", told))
     facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")

@@ -59,6 +59,7 @@ from dcfsc.run_folder import (
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 FEATURES = "features.safetensors"
+CHOSEN = ("lam_", "effective_dof_", "transformations_", "metric_", "stability_")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 BLOCK_BYTES = 1 << 26  # of X looked at together when it is searched for NaN
 
@@ -301,8 +302,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     """What came out of a run."""
     sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters)
     result = {
-        **{name: getattr(estimator, name, None) for name in ("lam_", "effective_dof_")},
-        **{name: getattr(estimator, name, None) for name in ("transformations_", "stability_")},
+        **{name: getattr(estimator, name, None) for name in CHOSEN},
         "cluster_sizes": sizes.tolist(),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
         "history": list(getattr(estimator, "history_", ())),

@@ -10,10 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed
+from dcfsc.errors import InputError
 from dcfsc.self_expression import ClosedForm, lam_for_dof, solve
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
 
 from .base import SubspaceClusterer
+from .neighbour_metric import check_metric, choose_metric, in_metric, plain_ridge
 from .persistence import Persistent
 from .prediction import vote
 from .regularisation import ORBIT_SUBSPACE_DIM, lam_for, target_dof
@@ -62,6 +64,10 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         (n, c, h, w) of 6 pixels a side to 4,096 in all are clustered with and without, on a sample,
         and the way whose partitions are the more stable is taken (:mod:`.stability`). Where left
         and right make a difference, as between b and d, "shifts" may be the better choice.
+    metric : "auto", "none" or "neighbours"
+        The samples as they are, or in a metric in which the neighbours found by the closed form are
+        close, where they are ranked by the plain cosine (:mod:`.neighbour_metric`). "auto": for
+        samples without transformations whose lam and subspace_dim nobody gave, by stability again.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -77,7 +83,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     ----------
     labels_ : ndarray (N,)
     lam_, effective_dof_ : float
-    transformations_, stability_ : str, dict
+    transformations_, metric_, stability_ : str, str, dict
         What was chosen, and the stability of the candidates where the data decided.
     leverage_ : ndarray (N,)
     affinity_matrix_ : ndarray or sparse array (N, N)
@@ -100,6 +106,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         subspace_dim: float | None = None,
         normalize: bool = True,
         transformations: str = "auto",
+        metric: str = "auto",
         affinity: Any = "topk",
         assign: str = "kmeans",
         form: str = "auto",
@@ -112,6 +119,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.subspace_dim = subspace_dim
         self.normalize = normalize
         self.transformations = transformations
+        self.metric = metric
         self.affinity = affinity
         self.assign = assign
         self.form = form
@@ -127,10 +135,8 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         fixed = check_lam(self.lam)
         random_state = common_random_state(self.random_state)
         check_transformations(self.transformations)
-        Z = self._features(X)
-        self.transformations_, self.stability_ = choose_transformations(
-            self.transformations, Z, self.sample_shape_, n_clusters
-        )
+        check_metric(self.metric)
+        Z = self._see(self._features(X), n_clusters, fixed)
         self.lam_ = fixed or self._lam_for(Z, n_clusters)
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
@@ -147,13 +153,39 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         k = max(1, int(self.n_neighbors))
         if self._operator is None:
             self._operator = self._solve(self._training_features)
-        return vote(self._operator, self.labels_, int(self.n_clusters), self._features(X), k)
+        Z = self._features(X)
+        if self._metric is not None:
+            Z = in_metric(Z, self._metric)
+        return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
 
     def _features(self, X: np.ndarray) -> Tensor:
         Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
         return unit_rows(Z) if self.normalize else Z
 
+    def _see(self, Z: Tensor, n_clusters: int, fixed: float | None) -> Tensor:
+        """Decide on transformations and metric; the rows Z (N, d) as they are then seen."""
+        wanted = self.transformations
+        if self.metric == "neighbours":
+            if wanted not in ("auto", "none") or not self.normalize or fixed is not None:
+                raise InputError(
+                    "metric='neighbours' has no transformations, no lam and rows of unit length; "
+                    "leave them at their defaults or take metric='none'."
+                )
+            wanted = "none"
+        self.transformations_, scores = choose_transformations(
+            wanted, Z, self.sample_shape_, n_clusters
+        )
+        metric = self.metric
+        given = fixed is not None or self.subspace_dim is not None or not self.normalize
+        if metric == "auto" and (given or self.transformations_ != "none"):
+            metric = "none"
+        self._metric, self.stability_ = choose_metric(metric, Z, n_clusters, scores)
+        self.metric_ = "none" if self._metric is None else "neighbours"
+        return Z if self._metric is None else in_metric(Z, self._metric)
+
     def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
+        if self._metric is not None:
+            return plain_ridge(total_samples(len(Z)))
         if self.transformations_ == "none":
             return lam_for(Z, n_clusters, self.subspace_dim)
         squares = torch.linalg.eigvalsh(orbit_gram(self._views(Z))).clamp_min(0.0)
@@ -170,6 +202,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         return views_of(self.transformations_, Z, self.sample_shape_)
 
     _operator: ClosedForm | OrbitForm | None
+    _metric: Tensor | None
     sample_shape_: tuple[int, ...]
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -183,8 +216,11 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
             "sample_shape": list(self.sample_shape_),
             "n_features_in": self.n_features_in_,
             "transformations": self.transformations_,
+            "metric": self.metric_,
             "stability": self.stability_,
         }
+        if self._metric is not None:
+            tensors["metric"] = self._metric
         return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -196,6 +232,8 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.n_features_in_ = int(values["n_features_in"])
         self.transformations_ = str(values["transformations"])
         self.stability_ = dict(values["stability"])
+        self._metric = tensors["metric"].to(Z.device) if "metric" in tensors else None
+        self.metric_ = "none" if self._metric is None else "neighbours"
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
         self.effective_dof_ = operator.effective_dof

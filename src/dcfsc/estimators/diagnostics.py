@@ -58,6 +58,8 @@ def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
 def has_lambda_path(estimator: Any) -> bool:
     """Whether the estimator is fitted and its coefficients are the closed form's."""
     known = all(hasattr(estimator, name) for name in ("lam_", "leverage_"))
+    if getattr(estimator, "metric_", "none") != "none":
+        return False  # neighbours by the plain cosine: no ridge to vary
     return known and _features(estimator) is not None
 
 
@@ -66,7 +68,8 @@ def lambda_path(estimator: Any) -> np.ndarray:
     if not has_lambda_path(estimator):
         raise InputError(
             f"{type(estimator).__name__} has no lambda path: it is not fitted, or its coefficients "
-            "are not the closed form's; use ClosedFormSubspaceClustering or DCFSC."
+            "are not the closed form's (use ClosedFormSubspaceClustering or DCFSC), or it took the "
+            "metric of neighbours, which has no ridge (metric='none' has one)."
         )
     lam = float(estimator.lam_)
     Z = torch.as_tensor(_features(estimator), device=resolve_device(estimator.device))

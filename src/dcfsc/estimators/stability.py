@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
-from dcfsc.self_expression import lam_for_dof
+from dcfsc.self_expression import ClosedForm, lam_for_dof
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
 
 from .regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
@@ -49,7 +49,7 @@ def choose_transformations(
     if name != "auto":
         return name, {}
     Z = common_sample(Z)
-    if len(Z) <= max(2 * n_clusters, SPARE * TopK.k) / SHARE:
+    if not enough_samples(len(Z), n_clusters):
         return "none", {}
     with distributed.alone():
         found = {
@@ -74,12 +74,21 @@ def common_sample(Z: Tensor) -> Tensor:
     return distributed.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
 
 
+def enough_samples(n: int, n_clusters: int) -> bool:
+    """Whether parts of n samples have room for the clusters and for every sample's neighbours."""
+    return n > max(2 * n_clusters, SPARE * TopK.k) / SHARE
+
+
 def stability(views: list[View], n_clusters: int) -> float:
-    """The mean adjusted Rand index between partitions of random parts of the samples."""
+    """How stable the default's partitions are with these views; see :func:`agreement`."""
     m = DEFAULT_SUBSPACE_DIM if len(views) == 1 else ORBIT_SUBSPACE_DIM
     G = orbit_gram(views)
     squares = torch.linalg.eigvalsh(G).clamp_min(0.0)
-    operator = OrbitForm(views, lam_for_dof(squares, m * n_clusters), G)
+    return agreement(OrbitForm(views, lam_for_dof(squares, m * n_clusters), G), n_clusters)
+
+
+def agreement(operator: ClosedForm | OrbitForm, n_clusters: int) -> float:
+    """The mean adjusted Rand index between partitions of random parts of the samples."""
     values, indices = operator.topk_cosine(SPARE * TopK.k)
     weights = values.to(torch.float64).abs().clamp_max(1.0).cpu().numpy() ** TopK.power
     columns = indices.cpu().numpy()

@@ -30,7 +30,7 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalised mutual information"))
         tiles.append(("ARI", f"{scores['ari']:.3f}", "Rand index adjusted for chance"))
     tiles.append(("confidence", f"{details.confidence.mean():.2f}", "mean over all samples"))
-    if record.get("effective_dof_") is not None:
+    if record.get("effective_dof_") is not None and record.get("metric_") != "neighbours":
         tiles.append(("degrees of freedom", f"{record['effective_dof_']:.3g}", "effective, tr H"))
     if timings:
         tiles.append(("time", seconds(sum(timings.values())), machine.get("device", "")))

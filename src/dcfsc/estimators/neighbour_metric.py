@@ -1,0 +1,111 @@
+"""A metric in which neighbours are close: what they differ by is taken for noise.
+
+The closed form finds every sample's neighbours. The scatter of their differences,
+
+    S = sum_ij A_ij e_ij e_ij' / sum_ij A_ij,    e_ij = z_i - sign(z_i . z_j) z_j,
+
+over the edges A of its graph, says how samples of the same kind vary, and
+
+    z -> T' z / |T' z|,    T T' = (S + tr(S)/d I)^-1
+
+shrinks just these directions. Neighbours are then ranked by the plain cosine, which is the closed
+form's own ranking as lam goes to infinity. It suits clusters that vary alike, and not subspaces
+that cross: there what is noise in one is what tells the points of another apart. So the data
+choose: the metric is taken where partitions of random parts agree better with it than without
+(:mod:`.stability`). Compare relevant component analysis (Bar-Hillel et al., 2003), where the pairs
+are given.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcfsc import distributed
+from dcfsc.affinity import TopK
+from dcfsc.errors import unknown_name
+from dcfsc.self_expression import RidgeFactor, solve
+from dcfsc.self_expression.gram import row_chunks
+
+from .regularisation import lam_for
+from .stability import agreement, common_sample, enough_samples, stability
+from .validation import unit_rows
+
+logger = logging.getLogger("dcfsc")
+
+NAMES = ("auto", "none", "neighbours")
+MOST_FEATURES = 4096  # a d x d factor of more costs minutes and gigabytes
+PLAIN = 1e6  # a ridge so many times larger than the samples' squares ranks by the plain cosine
+
+
+def check_metric(name: Any) -> None:
+    if name not in NAMES:
+        raise unknown_name("metric", name, NAMES)
+
+
+def plain_ridge(n: int) -> float:
+    """A lam at which n rows of unit length are ranked by their plain cosine; |Z|_2^2 <= n."""
+    return PLAIN * n
+
+
+def in_metric(Z: Tensor, T: Tensor) -> Tensor:
+    """The rows of Z T at unit length, (N, d)."""
+    found = torch.empty_like(Z)
+    for rows in row_chunks(Z.shape[0], Z.shape[1], Z.device):
+        found[rows] = unit_rows(Z[rows] @ T)
+    return found
+
+
+def neighbour_metric(Z: Tensor, n_clusters: int) -> Tensor:
+    """T (d, d) for rows Z (N, d) of unit length, from the graph of the closed form."""
+    graph = TopK()(solve(Z, lam_for(Z, n_clusters, None)), n_clusters).tocoo()
+    i, j = (torch.from_numpy(index.astype(np.int64)).to(Z.device) for index in graph.coords)
+    weights = torch.from_numpy(graph.data).to(Z.device)
+    S = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
+    for edges in row_chunks(len(i), Z.shape[1], Z.device):
+        z, other = Z[i[edges]].to(torch.float64), Z[j[edges]].to(torch.float64)
+        e = z - (z * other).sum(1, keepdim=True).sign() * other
+        S.addmm_(e.mT, weights[edges, None] * e)
+    S /= weights.sum()
+    spread = float(S.trace()) / len(S)
+    if spread == 0.0:  # copies alone: nothing varies
+        return torch.eye(len(S), dtype=Z.dtype, device=Z.device)
+    factor = RidgeFactor(S, spread)
+    return factor.whiten(torch.eye(len(S), dtype=torch.float64, device=Z.device)).to(Z.dtype)
+
+
+def choose_metric(
+    name: str, Z: Tensor, n_clusters: int, known: dict[str, float]
+) -> tuple[Tensor | None, dict[str, float]]:
+    """T or None, and the stabilities; ``known`` has what was measured of the samples as they are.
+
+    Where samples are divided among processes all of them choose by the same sample.
+    """
+    if name == "none" or Z.shape[1] > MOST_FEATURES:
+        return None, known
+    sample = common_sample(Z)
+    if not enough_samples(len(sample), n_clusters):
+        return None, known
+    with distributed.alone():
+        T = neighbour_metric(sample, n_clusters)
+        if name == "auto":
+            as_they_are = known.get("none")
+            if as_they_are is None:
+                as_they_are = stability([lambda: sample], n_clusters)
+            operator = solve(in_metric(sample, T), plain_ridge(len(sample)))
+            found = agreement(operator, n_clusters)
+            known = {**known, "none": as_they_are, "neighbours": found}
+            better = found > as_they_are
+            logger.info(
+                "metric: %s (stability: as they are %.3f, in the metric of neighbours %.3f)",
+                "neighbours" if better else "none",
+                as_they_are,
+                found,
+            )
+            if not better:
+                return None, known
+    return distributed.broadcast(T, 0) if distributed.active() else T, known
