@@ -86,6 +86,7 @@ def cluster_in_stages(
     from dcfsc import spectral
     from dcfsc.affinity import TopK
     from dcfsc.estimators.base import _spectral_device
+    from dcfsc.estimators.neighbour_metric import choose_metric, in_metric, plain_ridge
     from dcfsc.estimators.regularisation import lam_for
     from dcfsc.estimators.validation import as_float, unit_rows
     from dcfsc.self_expression import solve
@@ -94,7 +95,13 @@ def cluster_in_stages(
     stages = Stages()
     begin = time.perf_counter()
     Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
-    lam = stages("lam", lambda: lam_for(Z, n_clusters, subspace_dim))
+    metric = "auto" if subspace_dim is None else "none"
+    T, _ = stages("metric", lambda: choose_metric(metric, Z, n_clusters, {}))
+    if T is not None:
+        Z = stages("features", lambda: in_metric(Z, T))
+        lam = plain_ridge(len(Z))
+    else:
+        lam = stages("lam", lambda: lam_for(Z, n_clusters, subspace_dim))
     operator: Any = stages("solve", lambda: solve(Z, lam))
     if search == "approximate":
         operator = ApproximateNeighbours(operator)
@@ -115,6 +122,7 @@ def cluster_in_stages(
     return labels, {
         "seconds": time.perf_counter() - begin,
         "stages": stages.seconds,
+        "metric": "none" if T is None else "neighbours",
         "searches": timed.searches,
         "recall": getattr(operator, "recall", None),
         "edges": int(A.nnz),
