@@ -250,3 +250,12 @@ def test_drawing_needs_no_torch(image_run: Run) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_page_of_the_metric_of_neighbours_has_no_ridge(
+    record: dict[str, Any], details: Details
+) -> None:
+    page = render({**record, "metric_": "neighbours"}, details)
+    assert 'id="ridge"' not in page
+    assert "of the neighbours; no λ" in page
+    assert 'id="ridge"' in render({**record, "metric_": "none"}, details)
