@@ -22,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
-from unittest.mock import patch
 
 import bench_defaults
 import choose_defaults
@@ -237,8 +236,7 @@ def stability(
     """The mean adjusted Rand index between partitions of the parts, where they overlap."""
     partitions = []
     for part in parts:
-        with patch.object(TopK, "k", k):  # the graph of a part has the default's k
-            A = graph_of_part(weights, columns, part)
+        A = graph_of_part(weights, columns, part, k)
         labels = np.full(len(columns), -1)
         labels[part] = spectral.cluster(A, K, random_state=0).labels
         partitions.append(labels)

@@ -67,6 +67,12 @@ def test_copies_alone_have_the_identity():
     assert torch.equal(neighbour_metric(Z, 4), torch.eye(4, dtype=torch.float64))
 
 
+def test_who_asks_for_the_metric_gets_it_for_few_samples_too():
+    X, _ = noisy_directions(15)
+    model = ClosedFormSubspaceClustering(3, metric="neighbours", random_state=0, device="cpu")
+    assert model.fit(X).metric_ == "neighbours"
+
+
 def test_the_data_choose_the_metric_where_clusters_vary_alike():
     X, y = noisy_directions()
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
@@ -101,8 +107,9 @@ def test_bad_choices_are_one_line():
     X, _ = noisy_directions()
     with pytest.raises(InputError, match="unknown metric 'neighbors'"):
         ClosedFormSubspaceClustering(3, metric="neighbors").fit(X)
-    with pytest.raises(InputError, match="has no transformations, no lam"):
-        ClosedFormSubspaceClustering(3, metric="neighbours", lam=1.0).fit(X)
+    for given in ({"lam": 1.0}, {"subspace_dim": 2}, {"normalize": False}):
+        with pytest.raises(InputError, match="has no transformations, no lam"):
+            ClosedFormSubspaceClustering(3, metric="neighbours", **given).fit(X)
 
 
 def test_a_saved_model_predicts_in_the_same_metric(tmp_path):

@@ -165,18 +165,18 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     def _see(self, Z: Tensor, n_clusters: int, fixed: float | None) -> Tensor:
         """Decide on transformations and metric; the rows Z (N, d) as they are then seen."""
         wanted = self.transformations
+        given = fixed is not None or self.subspace_dim is not None or not self.normalize
         if self.metric == "neighbours":
-            if wanted not in ("auto", "none") or not self.normalize or fixed is not None:
+            if wanted not in ("auto", "none") or given:
                 raise InputError(
-                    "metric='neighbours' has no transformations, no lam and rows of unit length; "
-                    "leave them at their defaults or take metric='none'."
+                    "metric='neighbours' has no transformations, no lam or subspace_dim, and rows "
+                    "of unit length; leave them at their defaults or take metric='none'."
                 )
             wanted = "none"
         self.transformations_, scores = choose_transformations(
             wanted, Z, self.sample_shape_, n_clusters
         )
         metric = self.metric
-        given = fixed is not None or self.subspace_dim is not None or not self.normalize
         if metric == "auto" and (given or self.transformations_ != "none"):
             metric = "none"
         self._metric, self.stability_ = choose_metric(metric, Z, n_clusters, scores)

@@ -70,11 +70,11 @@ def neighbour_metric(Z: Tensor, n_clusters: int) -> Tensor:
         z, other = Z[i[edges]].to(torch.float64), Z[j[edges]].to(torch.float64)
         e = z - (z * other).sum(1, keepdim=True).sign() * other
         S.addmm_(e.mT, weights[edges, None] * e)
-    S /= weights.sum()
     spread = float(S.trace()) / len(S)
     if spread == 0.0:  # copies alone: nothing varies
         return torch.eye(len(S), dtype=Z.dtype, device=Z.device)
-    factor = RidgeFactor(S, spread)
+    total = float(weights.sum())
+    factor = RidgeFactor(S / total, spread / total)
     return factor.whiten(torch.eye(len(S), dtype=torch.float64, device=Z.device)).to(Z.dtype)
 
 
@@ -85,10 +85,10 @@ def choose_metric(
 
     Where samples are divided among processes all of them choose by the same sample.
     """
-    if name == "none" or Z.shape[1] > MOST_FEATURES:
+    if name == "none" or (name == "auto" and Z.shape[1] > MOST_FEATURES):
         return None, known
     sample = common_sample(Z)
-    if not enough_samples(len(sample), n_clusters):
+    if name == "auto" and not enough_samples(len(sample), n_clusters):
         return None, known
     with distributed.alone():
         T = neighbour_metric(sample, n_clusters)

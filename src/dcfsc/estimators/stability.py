@@ -107,7 +107,9 @@ def agreement(operator: ClosedForm | OrbitForm, n_clusters: int) -> float:
     return sum(agreements) / len(agreements)
 
 
-def graph_of_part(weights: np.ndarray, columns: np.ndarray, part: np.ndarray) -> sp.csr_array:
+def graph_of_part(
+    weights: np.ndarray, columns: np.ndarray, part: np.ndarray, k: int = TopK.k
+) -> sp.csr_array:
     """The default's graph among the samples of ``part``, (n, n), from all samples' neighbours.
 
     ``weights`` and ``columns`` (N, s), by descending weight; the first k within the part count.
@@ -115,7 +117,7 @@ def graph_of_part(weights: np.ndarray, columns: np.ndarray, part: np.ndarray) ->
     place = np.full(len(columns), -1)
     place[part] = np.arange(len(part))
     inside = place[columns[part]]
-    kept = (inside >= 0) & (np.cumsum(inside >= 0, axis=1) <= TopK.k)
+    kept = (inside >= 0) & (np.cumsum(inside >= 0, axis=1) <= k)
     rows = np.nonzero(kept)[0]
     shape = (len(part), len(part))
     W = sp.csr_array((weights[part][kept], (rows, inside[kept])), shape=shape)
