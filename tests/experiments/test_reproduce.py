@@ -197,3 +197,25 @@ def test_rendering_again_gives_the_same_files(finished):
 
 def test_durations_read_well():
     assert [duration(s) for s in (0.51, 150, 3600 * 5)] == ["0.5 s", "2.5 min", "5.0 h"]
+
+
+def test_processes_give_the_same_cells(finished, tmp_path):
+    out, _, _ = finished
+    summary, lines = run(tmp_path, jobs=2)
+    assert (summary.computed, summary.missing) == (4, 0)
+    assert len([line for line in lines if line.startswith("[")]) == 4
+    whole, shared = cell_files(out), cell_files(tmp_path)
+    assert [p.relative_to(tmp_path) for p in shared] == [p.relative_to(out) for p in whole]
+    for one, other in zip(whole.values(), shared.values(), strict=True):
+        assert json.loads(one)["protocol"] == json.loads(other)["protocol"]
+    (record,) = (tmp_path / "smoke/runs").glob("*.json")
+    told = json.loads(record.read_text())
+    assert (told["jobs"], told["computed"], told["failed"]) == (2, 4, 0)
+    assert told["cells"] == {"closed-form": 2, "dcfsc": 2}
+    assert told["seconds"] > 0
+
+
+def test_no_processes_are_refused(tmp_path):
+    with pytest.raises(InputError, match="jobs must be at least 1"):
+        run(tmp_path, jobs=0)
+    assert list(tmp_path.iterdir()) == []

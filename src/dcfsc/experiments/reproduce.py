@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dcfsc.errors import InputError
+from dcfsc.files import write_json
 
 from . import catalogue, figures, tables
-from .cells import Cell, CellStore, Record, one_line, without_folders
+from .cells import Cell, CellStore, Record
+from .machine import machine, versions
+from .outcome import Outcome, duration
 from .pipeline import Session
+from .workers import fill, fill_by_processes
 
 Report = Callable[[str], None]
 
@@ -36,6 +40,14 @@ class Summary:
     @property
     def missing(self) -> int:
         return self.cells - self.done_before - self.computed - self.copied
+
+    def count(self, cell: Cell, outcome: Outcome) -> None:
+        if outcome.kind == "failed":
+            self.failed[f"{cell.method}/{cell.key}"] = outcome.line
+        elif outcome.kind == "copied":
+            self.copied += 1
+        else:
+            self.computed += 1
 
     def __str__(self) -> str:
         parts = [f"{self.cells} cells", f"{self.done_before} were done"]
@@ -61,6 +73,7 @@ def reproduce(
     force: bool = False,
     shard: tuple[int, int] = (0, 1),
     clusters: Sequence[int] | None = None,
+    jobs: int = 1,
     report: Report = print,
 ) -> Summary:
     """Compute the missing cells of an experiment, then its tables and figures.
@@ -75,10 +88,14 @@ def reproduce(
     force : compute finished cells again
     shard : (i, n), this process takes the i-th of n parts; several may fill one folder
     clusters : Extended Yale B: some numbers of people instead of all
+    jobs : number of processes, which share the device; the cells do not depend on it
     report : called with one line of text at a time
 
-    A cell that fails is recorded with its reason and tried again next time; the run goes on.
+    A cell that fails is recorded with its reason and tried again next time; the run goes on. What a
+    run did, and how long it took, is left in ``<name>/runs``.
     """
+    if jobs < 1:
+        raise InputError(f"jobs must be at least 1; got {jobs}.")
     experiment = catalogue.get(name)
     planned = deal(experiment.plan(methods, trials, clusters), shard)
     store = CellStore(Path(out), name)
@@ -94,40 +111,43 @@ def reproduce(
         if experiment.needs_data:
             for dataset in dict.fromkeys(cell.problem.dataset for cell in missing):
                 session.dataset(dataset)  # a missing file is said once, before the work
-        for number, cell in enumerate(missing, start=1):
-            line = run_cell(experiment, cell, session, summary, force)
-            report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {line}")
-    summary.seconds = time.perf_counter() - start
+        if jobs == 1:
+            outcomes = fill(experiment, missing, session)
+        else:
+            outcomes = fill_by_processes(name, missing, store.out, device, force, jobs)
+        for number, (cell, outcome) in enumerate(outcomes, start=1):
+            summary.count(cell, outcome)
+            said = f"FAILED, {outcome.line}" if outcome.kind == "failed" else outcome.line
+            report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {said}")
+        summary.seconds = time.perf_counter() - start
+        write_run(store, summary, missing, jobs, machine(session.device))
     summary.files = render(name, out, report=report)
     report(str(summary))
     return summary
 
 
-def run_cell(
-    experiment: catalogue.Experiment, cell: Cell, session: Session, summary: Summary, force: bool
-) -> str:
-    """Compute and store one cell, or store why not; returns a line to report."""
-    copied = None if force else session.store.load_twin(cell)
-    if copied is not None:
-        session.store.save(cell, copied)
-        summary.copied += 1
-        return f"taken over from {copied['copied_from']}"
-    start = time.perf_counter()
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
-            record = experiment.measure(cell, session)
-    except Exception as error:  # one cell must not take a night's run with it
-        reason = one_line(error)
-        session.store.fail(cell, reason, time.perf_counter() - start)
-        summary.failed[f"{cell.method}/{cell.key}"] = reason
-        session.release()
-        return f"FAILED, {reason}"
-    seconds = time.perf_counter() - start
-    said = list(dict.fromkeys(without_folders(str(w.message)) for w in caught))
-    session.store.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
-    summary.computed += 1
-    return f"{tables.headline(record)} ({duration(seconds)})"
+def write_run(
+    store: CellStore, summary: Summary, cells: list[Cell], jobs: int, where: Record
+) -> None:
+    """Leave what a run did, and how long it took from its start to its last cell."""
+    done = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    methods: dict[str, int] = {}
+    for cell in cells:
+        methods[cell.method] = methods.get(cell.method, 0) + 1
+    write_json(
+        store.folder / "runs" / f"{done}-{os.getpid()}.json",
+        {
+            "experiment": summary.experiment,
+            "cells": methods,
+            "computed": summary.computed,
+            "copied": summary.copied,
+            "failed": len(summary.failed),
+            "jobs": jobs,
+            "seconds": round(summary.seconds, 1),
+            "versions": versions(),
+            "machine": where,
+        },
+    )
 
 
 def deal(cells: list[Cell], shard: tuple[int, int]) -> list[Cell]:
@@ -192,10 +212,3 @@ def render(name: str, out: Path | str = Path("results"), report: Report = print)
     except ImportError:
         report("no figures: matplotlib is not installed (pip install 'dcfsc[plots]').")
     return files
-
-
-def duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
