@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_defaults import chosen
 from elsewhere import Problem, problems
 from generated import Samples
 from measure import finish, parser
@@ -31,7 +32,7 @@ from dcfsc.files import write_json
 from dcfsc.metrics import clustering_error, nmi
 
 Cluster = Callable[[int], np.ndarray]
-CHOICES = ("transformations", "metric", "stability")
+CHOICES = ("features", "transformations", "metric", "stability")
 OTHERS = ("k-means", "neighbours", "two-k")
 
 
@@ -90,8 +91,7 @@ def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range) -> dict[str
     for seed in seeds[1:]:
         again = ClosedFormSubspaceClustering(
             K,
-            transformations=model.transformations_,
-            metric=model.metric_,
+            **chosen(model),
             device=device,
             random_state=seed,
         )

@@ -114,10 +114,7 @@ def fashion_scattering(folder: Path | None) -> Samples:
     from dcfsc import ScatteringFeatures
 
     X, y = fashion(folder)
-    try:
-        return ScatteringFeatures().fit_transform(X), y
-    except ImportError as error:
-        raise InputError("scattering features need kymatio: pip install kymatio") from error
+    return ScatteringFeatures().fit_transform(X), y
 
 
 def indian_pines(folder: Path | None, window: int = 1, least: int = 400) -> Samples:

@@ -15,7 +15,6 @@ from dcfsc.cli import app
 from dcfsc.datasets import Dataset, streamed
 from dcfsc.errors import InputError
 
-pytest.importorskip("kymatio")
 OPTIONS: dict[str, Any] = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
 
 

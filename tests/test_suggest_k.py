@@ -84,7 +84,6 @@ def test_features_and_latents(npz: Path) -> None:
 
 
 def test_scattering_of_images(tmp_path: Path) -> None:
-    pytest.importorskip("kymatio")
     rng = np.random.default_rng(0)
     across = np.broadcast_to(rng.uniform(0, 1, (15, 16, 1)), (15, 16, 16))
     images = np.concatenate([across, across.transpose(0, 2, 1)]) + rng.normal(0, 0.05, (30, 16, 16))

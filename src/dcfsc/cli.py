@@ -107,6 +107,12 @@ def fit(
         float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
     ] = None,
     transformations: TransformationsOption = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="none, neighbours, neighbours-twice; else the most stable."
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
     affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
     assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
@@ -159,6 +165,7 @@ def fit(
         "lam": _number_or_name(lam),
         "subspace_dim": subspace_dim,
         "transformations": transformations,
+        "metric": metric,
         "steps": steps,
         "affinity": affinity,
         "assign": assign,

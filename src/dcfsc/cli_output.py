@@ -102,13 +102,15 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     """What came out."""
     facts = score_facts(record["scores"])
     facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
-    plain = record.get("metric_") == "neighbours"  # ranked by the cosine alone, without a ridge
+    # In the metric neighbours are ranked by the cosine alone, without a ridge.
+    plain = record.get("metric_") not in (None, "none")
     if record["lam_"] is not None and not plain:
         facts.append(("lam", f"{record['lam_']:.6g}"))
     if record["effective_dof_"] is not None and not plain:
         facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
     if record.get("stability_"):
         told = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
+        facts.append(("features", str(record.get("features_", "given"))))
         facts.append(("transformations", record["transformations_"]))
         facts.append(("metric", str(record.get("metric_"))))
         facts.append(("stability", told))

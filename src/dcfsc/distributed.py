@@ -83,7 +83,7 @@ def process_group(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> Ite
     """
     if not timeout > 0:
         raise InputError(f"the timeout must be a positive number of seconds; got {timeout}.")
-    if device.type == "cuda":
+    if device.type == "cuda" and device.index is not None:  # else the current one
         torch.cuda.set_device(device)
     with lost_peer():
         store, place, count = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))

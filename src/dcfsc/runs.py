@@ -59,7 +59,7 @@ from dcfsc.run_folder import (
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 FEATURES = "features.safetensors"
-CHOSEN = ("lam_", "effective_dof_", "transformations_", "metric_", "stability_")
+CHOSEN = ("lam_", "effective_dof_", "features_", "transformations_", "metric_", "stability_")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 BLOCK_BYTES = 1 << 26  # of X looked at together when it is searched for NaN
 

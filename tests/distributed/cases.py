@@ -150,6 +150,19 @@ def pictures(path: Path) -> Results:
     return fitted(model, X, X[:30] + 0.01, path)
 
 
+def scattered(path: Path) -> Results:
+    """Images that drift: by their scattering coefficients, with and without mirror images."""
+    random = np.random.default_rng(0)
+    patterns = np.kron(random.random((4, 8, 8)), np.ones((2, 2)))
+    shifts = random.integers(-4, 5, (160, 2))
+    X = np.stack([np.roll(patterns[i % 4], tuple(s), (0, 1)) for i, s in enumerate(shifts)])
+    X = (X + 0.1 * random.random(X.shape)).astype(np.float32)
+    model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
+    found = fitted(model, X, X[:30] + 0.01, path)
+    assert model.features_ == "scattering"
+    return found
+
+
 def shared_products(path: Path) -> Results:
     """The eigenproblem with its products divided; the graph is small, so it is asked for."""
     before, sharded.SMALLEST_SHARED = sharded.SMALLEST_SHARED, 0
@@ -178,6 +191,7 @@ CASES: dict[str, Callable[..., Results]] = {
     "neighbours": neighbours,
     "closed form": closed_form,
     "pictures": pictures,
+    "scattered": scattered,
     "shared products": shared_products,
     "deep": deep,
 }
@@ -186,7 +200,7 @@ CASES: dict[str, Callable[..., Results]] = {
 def run_all(folder: Path, size: int) -> None:
     results = {}
     for case, function in CASES.items():
-        takes_path = function in (closed_form, pictures, shared_products, deep)
+        takes_path = function in (closed_form, pictures, scattered, shared_products, deep)
         path = folder / f"{case}-{size}.safetensors"
         found = function(path) if takes_path else function()
         results |= {f"{case}: {name}": np.asarray(value) for name, value in found.items()}

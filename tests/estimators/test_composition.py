@@ -45,7 +45,6 @@ def test_grid_search_without_labels_finds_the_number_of_clusters() -> None:
 
 
 def test_scattering_features_in_a_pipeline() -> None:
-    pytest.importorskip("kymatio")
     rng = np.random.default_rng(0)
     across = np.broadcast_to(rng.uniform(0, 1, (20, 16, 1)), (20, 16, 16))
     down = np.broadcast_to(rng.uniform(0, 1, (20, 1, 16)), (20, 16, 16))

@@ -98,9 +98,9 @@ def test_who_gives_a_ridge_gets_that_ridge(given):
 
 def test_few_samples_or_many_features_have_no_metric():
     Z = unit(noisy_directions(12)[0])
-    assert choose_metric("auto", Z, 3, {}) == (None, {})
+    assert choose_metric("auto", Z, 3, {}) == ("none", None, {})
     wide = torch.zeros(60, 4097, dtype=torch.float32)
-    assert choose_metric("auto", wide, 3, {}) == (None, {})
+    assert choose_metric("auto", wide, 3, {}) == ("none", None, {})
 
 
 def test_bad_choices_are_one_line():
@@ -124,3 +124,15 @@ def test_a_saved_model_predicts_in_the_same_metric(tmp_path):
     assert clustering_error(y[180:], found) <= clustering_error(y[:180], model.labels_) + 5.0
     with pytest.raises(InputError, match="metric='none' has one"):
         model.lambda_path()
+
+
+def test_twice_takes_the_metric_from_what_once_has_found():
+    X, _ = noisy_directions()
+    Z = unit(X)
+    name, T, _ = choose_metric("neighbours-twice", Z, 3, {})
+    assert name == "neighbours-twice"
+    assert torch.equal(T, neighbour_metric(Z, 3, rounds=2))
+    model = ClosedFormSubspaceClustering(3, metric="neighbours-twice", random_state=0, device="cpu")
+    assert model.fit(X).metric_ == "neighbours-twice"
+    _, _, scores = choose_metric("auto", Z, 3, {"none": -1.0})
+    assert set(scores) == {"none", "neighbours", "neighbours-twice"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.principal_components import RunningCovariance, principal_components
 from dcfsc.estimators.scattering_transform import Scattering
 
-kymatio = pytest.importorskip("kymatio.scattering2d.frontend.torch_frontend")
 CPU = torch.device("cpu")
 
 
@@ -40,6 +38,8 @@ def digits() -> np.ndarray:
 )
 def test_coefficients_are_those_of_the_package(shape, J, L):
     x = torch.from_numpy(pictures(5, *shape)).float() / 255
+    # the package's own torch module also imports its 3D part, which needs an older SciPy
+    kymatio = pytest.importorskip("kymatio.scattering2d.frontend.torch_frontend")
     expected = kymatio.ScatteringTorch2D(J=J, shape=shape, L=L)(x)
     found = Scattering(shape, J, L, CPU)(x)
     assert found.shape == expected.shape
@@ -253,12 +253,6 @@ def test_another_shape_is_refused(digits):
     model = ScatteringFeatures(J=2, L=4, n_components=5).fit(digits)
     with pytest.raises(InputError, match=r"\(8, 8\), but the features were fitted on \(16, 16\)"):
         model.transform(pictures(3, 8, 8))
-
-
-def test_without_the_package_the_extra_is_named(digits, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kymatio.scattering2d.frontend.torch_frontend", None)
-    with pytest.raises(InputError, match=r"pip install dcfsc\[scattering\]"):
-        ScatteringFeatures().fit(digits)
 
 
 def test_paths_of_a_single_number_are_not_scaled_to_a_constant():

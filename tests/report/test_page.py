@@ -259,3 +259,11 @@ def test_a_page_of_the_metric_of_neighbours_has_no_ridge(
     assert 'id="ridge"' not in page
     assert "of the neighbours; no λ" in page
     assert 'id="ridge"' in render({**record, "metric_": "none"}, details)
+
+
+def test_a_page_says_that_pictures_were_seen_by_scattering(
+    record: dict[str, Any], details: Details
+) -> None:
+    page = render({**record, "features_": "scattering", "metric_": "neighbours"}, details)
+    assert "scattering coefficients" in page
+    assert "scattering coefficients" not in render({**record, "features_": "given"}, details)

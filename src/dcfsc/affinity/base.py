@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import scipy.sparse as sp
 from torch import Tensor
@@ -24,3 +24,8 @@ class Affinity(Protocol):
     """Coefficients (N, N) and the number of clusters -> A (N, N), A >= 0, A = A', dense or CSR."""
 
     def __call__(self, coefficients: Coefficients, n_clusters: int) -> AffinityMatrix: ...
+
+
+def ways_of(coefficients: Any) -> tuple[Any, ...]:
+    """The ways of coefficients that have several, whose graphs are added; others are one way."""
+    return tuple(getattr(coefficients, "ways", (coefficients,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 
-from .base import Coefficients
+from .base import Coefficients, ways_of
 
 logger = logging.getLogger("dcfsc")
 
@@ -46,6 +47,9 @@ class TopK:
     ``search="approximate"`` takes nearly the largest, from a search that looks at a small share of
     the pairs and measures what it misses. It is never chosen unless asked for.
 
+    Coefficients in several ways (:class:`dcfsc.self_expression.ways.Ways`) have the sum of the
+    graphs of each.
+
     Memory N k: the N x N matrix never exists where the coefficients can give their top k by
     themselves, as the closed form can. The graph is put together where the coefficients live.
     """
@@ -73,18 +77,25 @@ class TopK:
         k, largest = self.k, min(LARGEST_K, coefficients.n - 1)
         # A scan costs nearly the same for twice as many neighbours, a second scan costs twice.
         spare = (self.grow or self.signs != "both") and k < largest
-        found = self._neighbours(coefficients, 2 * k if spare else k)
-        A = self._graph(coefficients, found, k)
+        ways = ways_of(coefficients)
+        found = [self._neighbours(way, 2 * k if spare else k) for way in ways]
+        A = self._graphs(ways, found, k)
         while self.grow and k < largest:
             pieces = _count_components(A)
             if pieces <= n_clusters:
                 break
             k *= 2
             logger.info("the graph has %d pieces, more than clusters: k grows to %d", pieces, k)
-            if k > found[0].shape[1]:
-                found = self._neighbours(coefficients, 2 * k if k < largest else k)
-            A = self._graph(coefficients, found, k)
+            if k > found[0][0].shape[1]:
+                found = [self._neighbours(way, 2 * k if k < largest else k) for way in ways]
+            A = self._graphs(ways, found, k)
         return A
+
+    def _graphs(
+        self, ways: Sequence[Coefficients], found: Sequence[tuple[Tensor, Tensor]], k: int
+    ) -> sp.csr_array:
+        graphs = [self._graph(way, lists, k) for way, lists in zip(ways, found, strict=True)]
+        return graphs[0] if len(graphs) == 1 else sp.csr_array(sum(graphs[1:], start=graphs[0]))
 
     def _neighbours(self, coefficients: Coefficients, k: int) -> tuple[Tensor, Tensor]:
         """Magnitudes, in descending order, and columns (N, k)."""

@@ -13,10 +13,12 @@ from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ClosedForm, lam_for_dof, solve
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
+from dcfsc.self_expression.ways import Ways
 
 from .base import SubspaceClusterer
 from .neighbour_metric import check_metric, choose_metric, in_metric, plain_ridge
 from .persistence import Persistent
+from .pictures import Pictures, check_features, choose_pictures, may_scatter, mirror_form
 from .prediction import vote
 from .regularisation import ORBIT_SUBSPACE_DIM, lam_for, target_dof
 from .sharded import check_choices, check_whole, common_random_state, total_samples
@@ -60,14 +62,21 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     transformations : "auto", "none", "shifts", "mirror" or "shifts+mirror"
         Changes after which a picture shows the same thing: a sample is then expressed over the
         others and over what they turn into by shifts of one pixel and by exchanging left and right
-        (see :mod:`dcfsc.self_expression.orbit`). "auto" is none for vectors; images (n, h, w) and
-        (n, c, h, w) of 6 pixels a side to 4,096 in all are clustered with and without, on a sample,
-        and the way whose partitions are the more stable is taken (:mod:`.stability`). Where left
-        and right make a difference, as between b and d, "shifts" may be the better choice.
-    metric : "auto", "none" or "neighbours"
+        (see :mod:`dcfsc.self_expression.orbit`). "auto" is none for vectors and for images that may
+        be seen by their scattering coefficients; other images (n, h, w) and (n, c, h, w) of 6
+        pixels a side to 4,096 in all are clustered with and without, on a sample, and the way whose
+        partitions are the more stable is taken (:mod:`.stability`). Where left and right make a
+        difference, as between b and d, "shifts" may be the better choice.
+    features : "auto", "given" or "scattering"
+        The samples as they are given, or pictures by their scattering coefficients, in the metric
+        of neighbours and with mirror images (:mod:`.pictures`). "auto": stability decides for
+        pictures of 16 pixels a side to 4,096 in all, unless transformations, metric, lam or
+        subspace_dim are given; shifts and mirror images of pixels are then left to smaller ones.
+    metric : "auto", "none", "neighbours" or "neighbours-twice"
         The samples as they are, or in a metric in which the neighbours found by the closed form are
-        close, where they are ranked by the plain cosine (:mod:`.neighbour_metric`). "auto": for
-        samples without transformations whose lam and subspace_dim nobody gave, by stability again.
+        close, where they are ranked by the plain cosine (:mod:`.neighbour_metric`); or in one made
+        from the neighbours that this has found, in the same way. "auto": for samples without
+        transformations whose lam and subspace_dim nobody gave, by stability again.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -83,7 +92,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     ----------
     labels_ : ndarray (N,)
     lam_, effective_dof_ : float
-    transformations_, metric_, stability_ : str, str, dict
+    features_, transformations_, metric_, stability_ : str, str, str, dict
         What was chosen, and the stability of the candidates where the data decided.
     leverage_ : ndarray (N,)
     affinity_matrix_ : ndarray or sparse array (N, N)
@@ -106,6 +115,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         subspace_dim: float | None = None,
         normalize: bool = True,
         transformations: str = "auto",
+        features: str = "auto",
         metric: str = "auto",
         affinity: Any = "topk",
         assign: str = "kmeans",
@@ -119,6 +129,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.subspace_dim = subspace_dim
         self.normalize = normalize
         self.transformations = transformations
+        self.features = features
         self.metric = metric
         self.affinity = affinity
         self.assign = assign
@@ -135,6 +146,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         fixed = check_lam(self.lam)
         random_state = common_random_state(self.random_state)
         check_transformations(self.transformations)
+        check_features(self.features)
         check_metric(self.metric)
         Z = self._see(self._features(X), n_clusters, fixed)
         self.lam_ = fixed or self._lam_for(Z, n_clusters)
@@ -154,7 +166,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         if self._operator is None:
             self._operator = self._solve(self._training_features)
         Z = self._features(X)
-        if self._metric is not None:
+        if self._pictures is not None:
+            Z = self._pictures.features(Z.reshape(len(Z), *self.sample_shape_).cpu().numpy())
+        elif self._metric is not None:
             Z = in_metric(Z, self._metric)
         return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
 
@@ -163,28 +177,59 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         return unit_rows(Z) if self.normalize else Z
 
     def _see(self, Z: Tensor, n_clusters: int, fixed: float | None) -> Tensor:
-        """Decide on transformations and metric; the rows Z (N, d) as they are then seen."""
-        wanted = self.transformations
+        """Decide how the samples Z (N, d) are seen; returns them as they are seen then."""
         given = fixed is not None or self.subspace_dim is not None or not self.normalize
-        if self.metric == "neighbours":
-            if wanted not in ("auto", "none") or given:
-                raise InputError(
-                    "metric='neighbours' has no transformations, no lam or subspace_dim, and rows "
-                    "of unit length; leave them at their defaults or take metric='none'."
-                )
-            wanted = "none"
+        wanted, scatter = self._wanted(given, n_clusters)
         self.transformations_, scores = choose_transformations(
             wanted, Z, self.sample_shape_, n_clusters
         )
         metric = self.metric
         if metric == "auto" and (given or self.transformations_ != "none"):
             metric = "none"
-        self._metric, self.stability_ = choose_metric(metric, Z, n_clusters, scores)
-        self.metric_ = "none" if self._metric is None else "neighbours"
+        if scatter == "scattering":
+            metric = "none"  # of the pixels
+        self.metric_, self._metric, scores = choose_metric(metric, Z, n_clusters, scores)
+        self._pictures = None
+        if scatter != "given":
+            self._pictures, scores = choose_pictures(
+                scatter, Z, self.sample_shape_, n_clusters, scores
+            )
+        self.stability_ = scores
+        if self._pictures is not None:
+            self._metric, self.transformations_ = None, "mirror"
+            self.features_, self.metric_ = "scattering", "neighbours"
+            return self._pictures(Z)
+        self.features_ = "given"
         return Z if self._metric is None else in_metric(Z, self._metric)
 
+    def _wanted(self, given: bool, n_clusters: int) -> tuple[str, str]:
+        """Which transformations and which features are to be tried, or one line why not."""
+        plain = self.transformations == "auto" and not given
+        by_neighbours = self.metric not in ("auto", "none")
+        if by_neighbours:
+            if given or self.transformations not in ("auto", "none"):
+                raise InputError(
+                    f"metric={self.metric!r} has no transformations, no lam or subspace_dim, and "
+                    "rows of unit length; leave them at their defaults or take metric='none'."
+                )
+            plain = plain and self.features == "scattering" and self.metric == "neighbours"
+        can = may_scatter(self.sample_shape_, self.affinity, n_clusters)
+        if self.features == "scattering":
+            if not (can and plain) or self.metric == "none":
+                raise InputError(
+                    "features='scattering' is for images of at least 16 pixels a side and at most "
+                    "4,096 in all, with the affinity 'topk', and no transformations, metric, lam "
+                    "or subspace_dim given; ScatteringFeatures makes features of other images."
+                )
+            return "none", "scattering"
+        if by_neighbours:
+            return "none", "given"
+        if self.features == "auto" and can and plain and self.metric == "auto":
+            return "none", "auto"
+        return self.transformations, "given"
+
     def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
-        if self._metric is not None:
+        if self.metric_ != "none":
             return plain_ridge(total_samples(len(Z)))
         if self.transformations_ == "none":
             return lam_for(Z, n_clusters, self.subspace_dim)
@@ -192,8 +237,10 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         dof = target_dof(n_clusters, self.subspace_dim, ORBIT_SUBSPACE_DIM)
         return lam_for_dof(squares, dof)
 
-    def _solve(self, Z: Tensor) -> ClosedForm | OrbitForm:
+    def _solve(self, Z: Tensor) -> ClosedForm | OrbitForm | Ways:
         Z = Z.to(resolve_device(self.device))
+        if self._pictures is not None:
+            return mirror_form(Z, self.lam_, self.form)
         if self.transformations_ != "none":
             return OrbitForm(self._views(Z), self.lam_)
         return solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
@@ -201,8 +248,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     def _views(self, Z: Tensor) -> list[View]:
         return views_of(self.transformations_, Z, self.sample_shape_)
 
-    _operator: ClosedForm | OrbitForm | None
+    _operator: ClosedForm | OrbitForm | Ways | None
     _metric: Tensor | None
+    _pictures: Pictures | None
     sample_shape_: tuple[int, ...]
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -216,24 +264,35 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
             "sample_shape": list(self.sample_shape_),
             "n_features_in": self.n_features_in_,
             "transformations": self.transformations_,
+            "features": self.features_,
             "metric": self.metric_,
             "stability": self.stability_,
         }
-        if self._metric is not None:
+        if self._pictures is not None:
+            more, values["scattering"] = self._pictures.state()
+            seen, mirrored = self._training_features.unbind(1)
+            tensors.update(more, features=seen.contiguous(), mirrored=mirrored.contiguous())
+        elif self._metric is not None:
             tensors["metric"] = self._metric
         return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         Z = tensors["features"].to(resolve_device(self.device))
-        self._training_features = Z
         self.labels_ = tensors["labels"].numpy()
         self.lam_ = float(values["lam"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = int(values["n_features_in"])
         self.transformations_ = str(values["transformations"])
         self.stability_ = dict(values["stability"])
-        self._metric = tensors["metric"].to(Z.device) if "metric" in tensors else None
-        self.metric_ = "none" if self._metric is None else "neighbours"
+        self.features_ = str(values.get("features", "given"))
+        self.metric_ = str(values["metric"])
+        self._metric = self._pictures = None
+        if self.features_ == "scattering":
+            self._pictures = Pictures.restored(tensors, values["scattering"], Z.device)
+            Z = torch.stack((Z, tensors["mirrored"].to(Z.device)), dim=1)
+        elif self.metric_ != "none":
+            self._metric = tensors["metric"].to(Z.device)
+        self._training_features = Z
         operator = self._operator = self._solve(Z)
         self.leverage_ = operator.leverage.cpu().numpy()
         self.effective_dof_ = operator.effective_dof

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from dcfsc.self_expression import ClosedForm
 from dcfsc.self_expression.orbit import OrbitForm
+from dcfsc.self_expression.ways import Ways
 
 # Chosen with labels, on halves of digits, among four powers; it is the sparse affinity's own.
 VOTE_POWER = 4.0
 
 
 def vote(
-    operator: ClosedForm | OrbitForm, labels: np.ndarray, n_clusters: int, z: Tensor, k: int
+    operator: ClosedForm | OrbitForm | Ways, labels: np.ndarray, n_clusters: int, z: Tensor, k: int
 ) -> np.ndarray:
     """argmax over clusters of sum_{j in cluster} (|c_j| / sqrt(h_j)) ** VOTE_POWER.
 

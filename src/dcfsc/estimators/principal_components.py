@@ -7,6 +7,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+SMALL_SQUARE = 1e-8  # of the largest: a component below it has fewer than eight good digits
 BLOCK = 512  # columns of the covariance updated together
 
 
@@ -68,12 +69,35 @@ class RunningCovariance:
 def principal_components(
     S: Tensor, k: int, center: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same for rows S (n, d) in memory with n <= d, by a singular value decomposition."""
+    """The same for rows S (n, d) in memory with n <= d, from their inner products.
+
+    Those square the singular values: where the k-th is small, so that rounding would show, the
+    singular value decomposition is taken, which costs several times as much.
+    """
     rows = S.double()
     mean = rows.mean(0) if center else torch.zeros_like(rows[0])
-    _, s, V = torch.linalg.svd(rows - mean, full_matrices=False)
-    variances = s[:k].square() / (len(rows) - 1 if center else len(rows))
-    return mean.cpu().numpy(), _oriented(V[:k].cpu().numpy()), variances.cpu().numpy()
+    rows = rows - mean
+    squares, U = _leading(rows @ rows.mT, k)
+    if float(squares[-1]) > SMALL_SQUARE * float(squares[0]):
+        V = (U.mT @ rows) / squares.sqrt()[:, None]
+    else:
+        _, s, V = torch.linalg.svd(rows, full_matrices=False)
+        squares, V = s[:k].square(), V[:k]
+    variances = squares / (len(rows) - 1 if center else len(rows))
+    return mean.cpu().numpy(), _oriented(V.cpu().numpy()), variances.cpu().numpy()
+
+
+def _leading(G: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest eigenvalues of G (n, n), descending, and their vectors (n, k)."""
+    n = len(G)
+    if G.is_cuda:
+        values, vectors = torch.linalg.eigh(G)
+        return values[n - k :].flip(0), vectors[:, n - k :].flip(1)
+    found = scipy.linalg.eigh(
+        G.numpy(), subset_by_index=(n - k, n - 1), overwrite_a=True, check_finite=False
+    )
+    values, vectors = (torch.from_numpy(part) for part in found)
+    return values.flip(0), vectors.flip(1)
 
 
 def _oriented(components: np.ndarray) -> np.ndarray:

@@ -39,8 +39,7 @@ class ScatteringFeatures(
 
     The principal components are exact: the covariance is added up in float64 over chunks of
     samples, and a second pass projects them. X is only sliced, so that it may be larger than
-    memory; besides the result, memory holds one chunk and the covariance. Needs the package
-    kymatio: ``pip install dcfsc[scattering]``.
+    memory; besides the result, memory holds one chunk and the covariance.
 
     Parameters
     ----------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from dcfsc.errors import InputError
+
+from .wavelets import at_resolution, gaussian_spectrum, wavelet_spectra
 
 CACHE_IMAGES = 32  # of 32 x 32: what one block of them needs stays in the cache
 DEVICE_PIXELS = 1 << 19  # of a block on a GPU
@@ -22,10 +22,10 @@ class Scattering:
 
     with Morlet wavelets psi of L angles at the scales 2^0 .. 2^(J-1), b coarser than a, and a
     Gaussian phi of width 2^J; each is sampled every 2^J pixels. Images are padded with zeros to
-    multiples of 2^J. Filters, borders and the paths' order are kymatio's own. Its front end takes
-    one path of all images after the other; here all angles of a few images go together, so that
-    they stay in the cache, and the last low-pass, which is separable and keeps one pixel in 2^J,
-    is two thin matrix products A U B' in place of two transforms. The numbers are the same.
+    multiples of 2^J, and reflected by 2^J pixels on each side. Filters, borders and the order of
+    the paths are kymatio's, and so are the numbers. All angles of a few images go together, so that
+    they stay in the cache, and the last low-pass, which is separable and keeps one pixel in 2^J, is
+    two thin matrix products A U B' in place of two transforms.
 
     Calling it gives (n, paths, h / 2^J, w / 2^J) in float32; paths = 1 + L J + L^2 J (J-1) / 2.
     """
@@ -40,26 +40,23 @@ class Scattering:
         h, w = (-(-side // step) * step for side in shape)
         top, left = (h - shape[0]) // 2, (w - shape[1]) // 2
         self._zeros = (left, w - shape[1] - left, top, h - shape[0] - top)
-        bank = _kymatio()(J=J, shape=(h, w), L=L)
-        self._reflect = bank.pad
+        self._rows, self._columns = (_reflection(side, step).to(device) for side in (h, w))
+        padded = (h + 2 * step, w + 2 * step)
         self.J = J
         self.shape = (1 + L * J + L * L * (J * (J - 1) // 2), h // step, w // step)
         self._device = device
+        phi = gaussian_spectrum(padded, J)
         self._low_pass = [
-            _LowPass(level, 2 ** (J - j), device) for j, level in enumerate(bank.phi["levels"])
+            _LowPass(at_resolution(phi, level), 2 ** (J - level), device) for level in range(J)
         ]
-        self._wavelets = {
-            (fine, j): _Wavelets(
-                np.stack([psi["levels"][fine] for psi in bank.psi if psi["j"] == j]),
-                2 ** (j - fine),
-                device,
-            )
-            for j in range(J)
-            for fine in range(min(j, max(J - 2, 0)) + 1)
-        }
-        pixels = bank._M_padded * bank._N_padded
+        self._wavelets = {}
+        for j in range(J):
+            psi = wavelet_spectra(padded, j, L)
+            for fine in range(min(j, max(J - 2, 0)) + 1):
+                level = at_resolution(psi, fine)
+                self._wavelets[fine, j] = _Wavelets(level, 2 ** (j - fine), device)
         budget = CACHE_IMAGES * 48 * 48 if device.type == "cpu" else DEVICE_PIXELS
-        self._block = max(1, budget // pixels)
+        self._block = max(1, budget // (padded[0] * padded[1]))
 
     def __call__(self, images: Tensor) -> Tensor:
         """Coefficients (n, paths, h', w') of images (n, h, w), float32 on the device."""
@@ -69,7 +66,7 @@ class Scattering:
         return out
 
     def _scatter(self, x: Tensor, out: Tensor) -> None:
-        x = self._reflect(pad(x, self._zeros).contiguous())[..., 0]  # (n, M, N)
+        x = pad(x, self._zeros)[:, self._rows][:, :, self._columns]  # (n, M, N)
         out[:, 0] = self._low_pass[0](x)
         spectrum = torch.fft.fft2(x)
         second: list[Tensor] = []
@@ -146,13 +143,7 @@ def _axis_operator(response: np.ndarray, step: int) -> Tensor:
     return torch.fft.ifft(folded, dim=0).real[1:-1]
 
 
-def _kymatio() -> Any:
-    try:
-        # the package's own torch module also imports its 3D part, which needs an older SciPy
-        from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
-    except ImportError as error:
-        raise InputError(
-            f"scattering features need the package kymatio ({error}); pip install "
-            "dcfsc[scattering]."
-        ) from None
-    return ScatteringTorch2D
+def _reflection(n: int, border: int) -> Tensor:
+    """Indices (n + 2 border,) of a signal of n samples, reflected at its first and last one."""
+    place = torch.arange(-border, n + border).remainder(2 * (n - 1))
+    return torch.minimum(place, 2 * (n - 1) - place)

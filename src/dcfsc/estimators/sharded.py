@@ -20,12 +20,14 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
+from dcfsc.affinity.base import ways_of
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.spectral import sharded as shared_spectral
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBOURS, _COSINES, _PRODUCTS, _FAILED = range(5)
+_ORDERS = 5  # the orders of a second way come after those of the first
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -96,10 +98,13 @@ def cluster(
 class _Neighbours:
     """The first process's view of the coefficients: all rows' top k, found by all processes."""
 
-    def __init__(self, operator: Any, leverage: Tensor, counts: list[int]):
-        self._operator, self._counts = operator, counts
+    def __init__(self, operator: Any, leverage: Tensor, counts: list[int], way: int | None = None):
+        self._operator, self._counts, self._way = operator, counts, way
         self.n, self.device = sum(counts), operator.device
         self.leverage = leverage.to(operator.device)
+        if way is None:
+            number = range(len(ways_of(operator)))
+            self.ways = [_Neighbours(operator, leverage, counts, way) for way in number]
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         return self._ask(_NEIGHBOURS, k)
@@ -108,6 +113,7 @@ class _Neighbours:
         return self._ask(_COSINES, k)
 
     def _ask(self, order: int, k: int) -> tuple[Tensor, Tensor]:
+        order += _ORDERS * (self._way or 0)
         distributed.tell(order, k)
         found = _scanned(self._operator, order, k, self._counts)
         assert found is not None
@@ -118,7 +124,9 @@ class _Neighbours:
 
 
 def _scanned(operator: Any, order: int, k: int, counts: list[int]) -> tuple[Tensor, Tensor] | None:
-    values, indices = operator.topk_cosine(k) if order == _COSINES else operator.topk(k)
+    number, kind = divmod(order, _ORDERS)
+    way = ways_of(operator)[number]
+    values, indices = way.topk_cosine(k) if kind == _COSINES else way.topk(k)
     whole = (distributed.collect_rows(part, counts) for part in (values, indices))
     all_values, all_indices = whole
     if all_values is None or all_indices is None:
@@ -152,7 +160,7 @@ def _follow(operator: Any, counts: list[int]) -> None:
             return
         if order == _FAILED:
             raise DcfscError("the first process failed while it clustered; its message says why.")
-        if order in (_NEIGHBOURS, _COSINES):
+        if order % _ORDERS in (_NEIGHBOURS, _COSINES):
             _scanned(operator, order, k, counts)
         else:
             shared_spectral.serve_products()

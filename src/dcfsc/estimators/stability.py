@@ -24,8 +24,10 @@ from torch import Tensor
 
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
+from dcfsc.affinity.base import ways_of
 from dcfsc.self_expression import ClosedForm, lam_for_dof
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
+from dcfsc.self_expression.ways import Ways
 
 from .regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
 from .sharded import total_samples
@@ -87,17 +89,19 @@ def stability(views: list[View], n_clusters: int) -> float:
     return agreement(OrbitForm(views, lam_for_dof(squares, m * n_clusters), G), n_clusters)
 
 
-def agreement(operator: ClosedForm | OrbitForm, n_clusters: int) -> float:
+def agreement(operator: ClosedForm | OrbitForm | Ways, n_clusters: int) -> float:
     """The mean adjusted Rand index between partitions of random parts of the samples."""
-    values, indices = operator.topk_cosine(SPARE * TopK.k)
-    weights = values.to(torch.float64).abs().clamp_max(1.0).cpu().numpy() ** TopK.power
-    columns = indices.cpu().numpy()
+    lists = []
+    for way in ways_of(operator):
+        values, indices = way.topk_cosine(SPARE * TopK.k)
+        weights = values.to(torch.float64).abs().clamp_max(1.0).cpu().numpy() ** TopK.power
+        lists.append((weights, indices.cpu().numpy()))
     random, n = np.random.RandomState(0), operator.n
     partitions = []
     for _ in range(PARTS):
         part = np.sort(random.permutation(n)[: int(SHARE * n)])
         labels = np.full(n, -1)
-        A = graph_of_part(weights, columns, part)
+        A = sum(graph_of_part(weights, columns, part) for weights, columns in lists)
         labels[part] = spectral.cluster(A, n_clusters, random_state=0).labels
         partitions.append(labels)
     agreements = []

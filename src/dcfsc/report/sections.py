@@ -44,6 +44,8 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         *([("Features", record["features"]["name"])] if record.get("features") else []),
         ("Seed", str(record.get("seed"))),
     ]
+    if record.get("features_") == "scattering":
+        facts.append(("Seen by", "scattering coefficients, and their mirror images'"))
     if not has_ridge(record):
         facts.append(("Metric", "of the neighbours; no λ"))
     elif record.get("lam_") is not None:
@@ -185,7 +187,7 @@ def losses(record: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def has_ridge(record: Mapping[str, Any]) -> bool:
     """In the metric of neighbours the plain cosine ranks them, and nothing is regressed."""
-    return record.get("metric_") != "neighbours"
+    return record.get("metric_", "none") in (None, "none")
 
 
 def ridge(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
