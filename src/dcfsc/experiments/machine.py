@@ -66,7 +66,8 @@ class PeakMemory:
         if self.device.type == "cuda":
             self.peak = int(torch.cuda.max_memory_allocated(self.device))
         else:
-            self.peak = peak_resident()
+            # The system counts both roughly: a peak may read a little below what there was.
+            self.peak = max(self.before, peak_resident())
 
     def _now(self) -> int:
         if self.device.type == "cuda":
