@@ -1,4 +1,4 @@
-"""The default on data that it was not chosen on: only the data and K are given, five seeds.
+"""The default on data from elsewhere: only the data and K are given, five seeds.
 
     DCFSC_ELSEWHERE=... python benchmarks/bench_elsewhere.py --json elsewhere.json
 
@@ -52,6 +52,7 @@ def others(X: np.ndarray, K: int, device: str) -> dict[str, Cluster]:
             subspace_dim=2,
             affinity=TopK(k=5, power=2),
             transformations="none",
+            assign="kmeans",
             device=device,
             random_state=seed,
         ).fit_predict(X)
@@ -81,7 +82,7 @@ def summary(y: np.ndarray, labels: list[np.ndarray]) -> dict[str, Any]:
     }
 
 
-def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range) -> dict[str, Any]:
+def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range, alone: bool) -> dict[str, Any]:
     K = int(y.max()) + 1
     start = time.perf_counter()
     model = ClosedFormSubspaceClustering(K, device=device, random_state=seeds[0]).fit(X)
@@ -99,7 +100,7 @@ def measure(X: np.ndarray, y: np.ndarray, device: str, seeds: range) -> dict[str
     record: dict[str, Any] = {"N": len(X), "shape": list(X.shape[1:]), "K": K}
     record |= summary(y, labels)
     record |= {name: getattr(model, f"{name}_") for name in CHOICES} | {"seconds": seconds}
-    for name, cluster in others(X, K, device).items():
+    for name, cluster in ({} if alone else others(X, K, device)).items():
         start = time.perf_counter()
         first = cluster(seeds[0])
         took = time.perf_counter() - start
@@ -131,7 +132,7 @@ def compared(figures: dict[str, Any]) -> dict[str, Any]:
     rows = [r for name, r in figures.items() if name != "summary"]
     found: dict[str, Any] = {"problems": len(rows)}
     found["default"] = {"mean": statistics.fmean(r["mean"] for r in rows)}
-    for other in OTHERS:
+    for other in OTHERS if all(other in r for r in rows for other in OTHERS) else ():
         better = [r["mean"] < r[other]["mean"] for r in rows]
         worse = [r["mean"] > r[other]["mean"] for r in rows]
         mean = statistics.fmean(r[other]["mean"] for r in rows)
@@ -147,6 +148,7 @@ def main() -> None:
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--largest", type=int, help="leave out what has more samples")
     options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--alone", action="store_true", help="without the other methods")
     args = options.parse_args()
     if args.summarise:
         record = json.loads(args.summarise.read_text())
@@ -155,9 +157,10 @@ def main() -> None:
         return
     figures: dict[str, Any] = {}
     for problem, (X, y) in chosen_problems(args):
-        record = measure(X, y, args.device, range(args.seeds))
+        record = measure(X, y, args.device, range(args.seeds), args.alone)
         figures[problem.name] = {"kind": problem.kind, "source": problem.source} | record
-        beside = ", ".join(f"{name} {record[name]['mean']:.2f}" for name in OTHERS)
+        known = [name for name in OTHERS if name in record]
+        beside = ", ".join(f"{name} {record[name]['mean']:.2f}" for name in known)
         print(f"{problem.name}: {record['mean']:.2f} +- {record['std']:.2f} ({beside})", flush=True)
         # After each: a long run may be stopped.
         finish(args, "elsewhere", {**figures, "summary": compared(figures)})

@@ -80,7 +80,7 @@ def cluster_in_stages(
     seed: int = 0,
     search: str = "exact",
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Labels, and figures by stage, of what ClosedFormSubspaceClustering does with its defaults."""
+    """Labels, and figures by stage, of ClosedFormSubspaceClustering with ``assign="kmeans"``."""
     import torch
 
     from dcfsc import spectral

@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import earlier
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -25,13 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dcfsc import networks, spectral
-from dcfsc.affinity import TopK
 from dcfsc.estimators.network_choice import largest_magnitude, network_input
-from dcfsc.estimators.regularisation import (
-    DEFAULT_SUBSPACE_DIM,
-    LATENT_SUBSPACE_DIM,
-    ORBIT_SUBSPACE_DIM,
-)
+from dcfsc.estimators.regularisation import LATENT_SUBSPACE_DIM
 from dcfsc.estimators.transformations import permutations
 from dcfsc.estimators.validation import local_generator, unit_rows
 from dcfsc.self_expression import lam_for_dof
@@ -307,10 +303,10 @@ class Idea:
 
     @property
     def subspace_dim(self) -> float:
-        """The library's m for such features."""
+        """The library's m for such features, as it was then for pixels."""
         if self.orbit:
-            return ORBIT_SUBSPACE_DIM
-        return DEFAULT_SUBSPACE_DIM if self.start == "pixels" else LATENT_SUBSPACE_DIM
+            return earlier.ORBIT_SUBSPACE_DIM
+        return earlier.SUBSPACE_DIM if self.start == "pixels" else LATENT_SUBSPACE_DIM
 
 
 IDEAS: dict[str, Idea] = {
@@ -364,7 +360,7 @@ def partitions(
     found = []
     for m in dims:
         operator = OrbitForm(seen, lam_for_dof(squares, m * n_clusters), G.clone())
-        A = TopK()(operator, n_clusters)
+        A = earlier.AFFINITY(operator, n_clusters)
         result = spectral.cluster(A, n_clusters, random_state=seed, n_init=n_init)
         found.append(result.labels)
     return found

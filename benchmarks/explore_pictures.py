@@ -7,8 +7,8 @@
 ``pictures``: the image sets of explore_views.py, Extended Yale B and COIL-100 besides. Pixels as
 they are (none), in the metric of neighbours after one and two rounds, with shifts and mirror
 images; scattering coefficients in the closed form (scattering), in the metric of one round
-(direct), with mirror images (mirror), and the sum of the last two graphs (sum), which is what the
-library takes; the same after two rounds, and of scattering over 8 pixels instead of 4 (sum-8).
+(direct), with mirror images (mirror), and the sum of the last two graphs (sum); the same after two
+rounds (sum-2), and of scattering over 8 pixels instead of 4 (sum-8).
 ``rounds``: the metric after one to three rounds, for vectors.
 
 Each with its error and the stability of its partitions of random parts; at most 3,000 samples of a
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import bench_defaults
+import earlier
 import elsewhere
 import explore_views
 import numpy as np
@@ -31,18 +32,17 @@ from measure import finish, parser
 from torch import Tensor
 
 from dcfsc import spectral
-from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
-from dcfsc.estimators.neighbour_metric import in_metric, neighbour_metric, plain_ridge
-from dcfsc.estimators.pictures import SMALLEST_SIDE, mirror_form
-from dcfsc.estimators.regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM, lam_for
+from dcfsc.estimators.neighbour_metric import in_metric, plain_ridge
+from dcfsc.estimators.pictures import mirror_form
+from dcfsc.estimators.regularisation import lam_for
 from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.estimators.stability import agreement
-from dcfsc.estimators.transformations import AUTO, views_of
+from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
-from dcfsc.self_expression import lam_for_dof, solve
-from dcfsc.self_expression.orbit import OrbitForm, orbit_gram
+from dcfsc.self_expression import solve
+from dcfsc.self_expression.orbit import OrbitForm
 
 Samples = tuple[np.ndarray, np.ndarray]
 CANDIDATES = ("none", "metric-1", "metric-2", "sum")
@@ -61,14 +61,11 @@ def vector_sets() -> dict[str, Callable[[], Samples]]:
 
 
 def closed_form(Z: Tensor, sample_shape: tuple[int, ...], name: str, K: int) -> OrbitForm:
-    views = views_of(name, Z, sample_shape)
-    m = DEFAULT_SUBSPACE_DIM if len(views) == 1 else ORBIT_SUBSPACE_DIM
-    G = orbit_gram(views)
-    return OrbitForm(views, lam_for_dof(torch.linalg.eigvalsh(G).clamp_min(0.0), m * K), G)
+    return earlier.orbit_form(views_of(name, Z, sample_shape), K)
 
 
 def cosines(Z: Tensor, K: int, rounds: int) -> Any:
-    return solve(in_metric(Z, neighbour_metric(Z, K, rounds)), plain_ridge(len(Z)))
+    return solve(in_metric(Z, earlier.neighbour_metric(Z, K, rounds)), plain_ridge(len(Z)))
 
 
 def both_features(X: np.ndarray, J: int) -> tuple[Tensor, Tensor]:
@@ -82,16 +79,16 @@ def both_features(X: np.ndarray, J: int) -> tuple[Tensor, Tensor]:
 def scattered(X: np.ndarray, K: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     F, mirrored = both_features(X, 2)
-    found["scattering"] = solve(F, lam_for(F, K, None))
+    found["scattering"] = solve(F, lam_for(F, K, earlier.SUBSPACE_DIM))
     lam = plain_ridge(len(F))
     for rounds, name in ((1, "sum"), (2, "sum-2")):
-        T = neighbour_metric(F, K, rounds)
+        T = earlier.neighbour_metric(F, K, rounds)
         found[name] = mirror_form(
             torch.stack((in_metric(F, T), in_metric(mirrored, T)), dim=1), lam
         )
     found["direct"], found["mirror"] = found["sum"].ways
     F, mirrored = both_features(X, 3)
-    T = neighbour_metric(F, K, 1)
+    T = earlier.neighbour_metric(F, K, 1)
     both = torch.stack((in_metric(F, T), in_metric(mirrored, T)), dim=1)
     found["sum-8"] = mirror_form(both, lam)
     return found
@@ -103,9 +100,9 @@ def pictures(X: np.ndarray, K: int) -> dict[str, Any]:
         "none": closed_form(Z, X.shape[1:], "none", K),
         "metric-1": cosines(Z, K, 1),
         "metric-2": cosines(Z, K, 2),
-        "shifts+mirror": closed_form(Z, X.shape[1:], AUTO, K),
+        "shifts+mirror": closed_form(Z, X.shape[1:], ALL, K),
     }
-    if min(X.shape[-2:]) >= SMALLEST_SIDE:
+    if min(X.shape[-2:]) >= earlier.SMALLEST_SIDE:
         found |= scattered(X, K)
     return found
 
@@ -120,9 +117,9 @@ def judged(operators: dict[str, Any], y: np.ndarray, K: int) -> dict[str, Any]:
     return {
         name: {
             "error": clustering_error(
-                y, spectral.cluster(TopK()(operator, K), K, random_state=0).labels
+                y, spectral.cluster(earlier.AFFINITY(operator, K), K, random_state=0).labels
             ),
-            "parts": agreement(operator, K),
+            "parts": agreement(operator, K, earlier.AFFINITY, earlier.ASSIGN),
         }
         for name, operator in operators.items()
     }

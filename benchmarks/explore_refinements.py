@@ -25,6 +25,7 @@ from typing import Any
 
 import bench_defaults
 import choose_defaults
+import earlier
 import elsewhere
 import numpy as np
 import scipy.sparse as sp
@@ -36,14 +37,15 @@ from dcfsc import ClosedFormSubspaceClustering, spectral
 from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
 from dcfsc.estimators.stability import SHARE, SPARE, graph_of_part
-from dcfsc.estimators.transformations import AUTO, views_of
+from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import ari, clustering_error
 from dcfsc.self_expression import RidgeFactor, add_gram, gram, lam_for_dof
 from dcfsc.self_expression.feature_form import unit_length
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
+
+MOST_SAMPLES = 3000  # of a set
 
 Samples = tuple[np.ndarray, np.ndarray]
 TUNED = ("orl", "digits", "eyaleb-10", "coil100-20")  # the defaults were chosen on these
@@ -75,12 +77,8 @@ def features(X: np.ndarray) -> Tensor:
 
 def ways(X: np.ndarray) -> dict[str, list[View]]:
     """How the samples are seen: as they are and, where they are images, with changes."""
-    names = {"n": "none", "sf": AUTO} if X.ndim > 2 else {"n": "none"}
+    names = {"n": "none", "sf": ALL} if X.ndim > 2 else {"n": "none"}
     return {key: views_of(name, features(X), X.shape[1:]) for key, name in names.items()}
-
-
-def default_dimension(views: list[View]) -> float:
-    return DEFAULT_SUBSPACE_DIM if len(views) == 1 else ORBIT_SUBSPACE_DIM
 
 
 def squares_of(G: Tensor) -> Tensor:
@@ -202,7 +200,7 @@ def metric(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for key, views in ways(X).items():
         rows = [view() for view in views]
-        dof = default_dimension(views) * K
+        dof = earlier.subspace_dim(views) * K
         before = closed_form(rows, dof)
         A = before.graph(K, len(views))
         S = scatter(rows, before, A)
@@ -263,7 +261,7 @@ def judge(views: list[View], y: np.ndarray) -> dict[str, Any]:
             errors[a, b] = clustering_error(y, spectral.cluster(A, K, random_state=0).labels)
             stable[a, b] = stability(weights.numpy(), indices.numpy(), parts, k, K)
     chosen = np.unravel_index(int(stable.argmax()), stable.shape)
-    default = DIMENSIONS.index(default_dimension(views)), NEIGHBOURS.index(TopK.k)
+    default = DIMENSIONS.index(earlier.subspace_dim(views)), NEIGHBOURS.index(TopK.k)
     return {
         "most stable": {
             "m": DIMENSIONS[chosen[0]],
@@ -304,7 +302,7 @@ def main() -> None:
         if args.only and name not in args.only.split(";"):
             continue
         try:
-            X, y = choose_defaults.part(*sets()[name]())
+            X, y = choose_defaults.part(*sets()[name](), MOST_SAMPLES)
         except InputError as error:
             print(f"{name} is left out: {error}")
             continue

@@ -21,18 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import bench_defaults
+import earlier
 import elsewhere
 import numpy as np
 import torch
 from measure import finish, parser
 
 from dcfsc import spectral
-from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
-from dcfsc.estimators.stability import stability
-from dcfsc.estimators.transformations import AUTO, views_of
+from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import ari, clustering_error
 from dcfsc.self_expression import lam_for_dof
@@ -72,15 +70,15 @@ def judge(X: np.ndarray, y: np.ndarray, name: str, device: torch.device) -> dict
     def partitions(m: float, sizes: tuple[int, ...]) -> list[np.ndarray]:
         operator = OrbitForm(views, lam_for_dof(squares, m * K), G.clone())
         values, indices = operator.topk_cosine(max(sizes))
-        weights = values.to(torch.float64).abs().clamp_max(1.0) ** TopK.power
+        weights = values.to(torch.float64).abs().clamp_max(1.0) ** earlier.AFFINITY.power
         graphs = [sparse_symmetric(weights[:, :k], indices[:, :k], operator.n) for k in sizes]
         return [spectral.cluster(A, K, random_state=0).labels for A in graphs]
 
-    default = DEFAULT_SUBSPACE_DIM if len(views) == 1 else ORBIT_SUBSPACE_DIM
+    default = earlier.subspace_dim(views)
     along = [labels for m in PATH[0] for labels in partitions(m, PATH[1])]
     return {
-        "error": clustering_error(y, partitions(default, (TopK.k,))[0]),
-        "parts": stability(views, K),
+        "error": clustering_error(y, partitions(default, (earlier.AFFINITY.k,))[0]),
+        "parts": earlier.stability(views, K),
         "path": statistics.fmean(ari(a, b) for a, b in combinations(along, 2)),
     }
 
@@ -122,7 +120,7 @@ def main() -> None:
         if len(X) > MOST_SAMPLES:
             chosen = np.sort(np.random.default_rng(0).permutation(len(X))[:MOST_SAMPLES])
             X, y = X[chosen], y[chosen]
-        ways = {"n": "none", "sf": AUTO}
+        ways = {"n": "none", "sf": ALL}
         figures[name] = {
             key: judge(X, y, way, torch.device(args.device)) for key, way in ways.items()
         }

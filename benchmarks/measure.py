@@ -74,6 +74,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--json", type=Path, help="write the figures to this file")
     result.add_argument("--repeats", type=int, default=5)
+    result.add_argument("--quiet", action="store_true", help="do not print the figures")
     return result
 
 
@@ -86,4 +87,5 @@ def finish(options: argparse.Namespace, name: str, figures: Any) -> None:
     }
     if options.json:
         write_json(options.json, record)
-    print(json.dumps(figures, indent=2))
+    if not options.quiet:
+        print(json.dumps(figures, indent=2))

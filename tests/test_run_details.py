@@ -191,7 +191,7 @@ def test_details_of_dense_and_sparse_methods(estimator: Any, data: Dataset) -> N
     assert np.array_equal(details.labels, estimator.labels_)
     assert len(details.eigenvalues) == 13
     assert (np.diff(details.eigenvalues) <= 0).all()
-    np.testing.assert_allclose(details.eigenvalues[:3], estimator.embedding_.values, atol=1e-3)
+    np.testing.assert_allclose(details.eigenvalues[:3], estimator.embedding_.values[:3], atol=1e-3)
     ranked = spectral.eigengap(details.eigenvalues)
     np.testing.assert_allclose(details.eigengaps, np.array(ranked))
     assert details.blocks.shape == (120, 120)

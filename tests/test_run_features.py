@@ -22,11 +22,11 @@ OPTIONS: dict[str, Any] = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
 def data() -> Dataset:
     """Bars that lie and bars that stand, at random places."""
     rng = np.random.default_rng(0)
-    X = rng.integers(0, 30, (40, 16, 16)).astype(np.uint8)
-    for i in range(40):
+    X = rng.integers(0, 30, (80, 16, 16)).astype(np.uint8)
+    for i in range(80):
         place = rng.integers(3, 12)
         X[i][(slice(place, place + 2), slice(3, 13)) if i % 2 else (slice(3, 13), place)] = 250
-    return Dataset("bars", X, np.arange(40) % 2)
+    return Dataset("bars", X, np.arange(80) % 2)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_options_go_to_the_method_or_else_to_the_features(data: Dataset, tmp_pat
     assert (made["random_state"], made["device"]) == (0, "cpu")
     assert run.record["parameters"]["lam"] == 0.5
     saved = AutoencoderFeatures.load(run.folder / "features.safetensors")
-    assert saved.transform(data.X).shape[0] == 40
+    assert saved.transform(data.X).shape[0] == 80
     assert np.array_equal(runs.predict_run(run.folder, data), run.labels)
 
 

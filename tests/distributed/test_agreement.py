@@ -48,6 +48,25 @@ def of_case(results: Results, size: int, case: str) -> list[tuple[str, np.ndarra
     return found
 
 
+GRAPH = ("rows", "columns", "weights")
+
+
+def graph(found: dict[str, np.ndarray]) -> np.ndarray:
+    """The dense affinity of the scattered pictures."""
+    rows, columns, weights = (found[f"scattered: {name}"] for name in GRAPH)
+    A = np.zeros((160, 160))
+    A[rows, columns] = weights
+    return A
+
+
+def assert_same_but_for_ties(alone: np.ndarray, shared: np.ndarray) -> None:
+    """Sample 144 has two neighbours of the same cosine in float32, of which one is kept."""
+    different = ~np.isclose(alone, shared, rtol=1e-4, atol=1e-9)
+    assert different.sum() <= 4
+    gained, lost = shared[different].max(initial=0.0), alone[different].max(initial=0.0)
+    assert gained == pytest.approx(lost, rel=1e-5)
+
+
 def relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-300))
 
@@ -88,7 +107,11 @@ def test_neighbours_are_those_of_one_process_copies_of_samples_included(
 def test_graph_labels_and_predictions_are_those_of_one_process(
     results: Results, case: str, size: int
 ) -> None:
-    for name, alone, shared in of_case(results, size, case):
+    parts = of_case(results, size, case)
+    if case == "scattered":
+        assert_same_but_for_ties(*(graph(results[n]) for n in (1, size)))
+        parts = [part for part in parts if part[0].split(": ")[1] not in GRAPH]
+    for name, alone, shared in parts:
         if alone.dtype.kind in "iu":
             np.testing.assert_array_equal(shared, alone, err_msg=name)
         else:  # the last three have float32 samples

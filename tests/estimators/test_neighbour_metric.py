@@ -76,8 +76,8 @@ def test_who_asks_for_the_metric_gets_it_for_few_samples_too():
 def test_the_data_choose_the_metric_where_clusters_vary_alike():
     X, y = noisy_directions()
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    assert model.metric_ == "neighbours"
-    assert model.stability_["neighbours"] > model.stability_["none"]
+    assert model.metric_ == "neighbours-twice"
+    assert model.stability_["neighbours-twice"] > model.stability_["none"]
     plain = ClosedFormSubspaceClustering(3, metric="none", random_state=0, device="cpu").fit(X)
     assert plain.metric_ == "none"
     assert clustering_error(y, model.labels_) == 0.0
@@ -98,9 +98,9 @@ def test_who_gives_a_ridge_gets_that_ridge(given):
 
 def test_few_samples_or_many_features_have_no_metric():
     Z = unit(noisy_directions(12)[0])
-    assert choose_metric("auto", Z, 3, {}) == ("none", None, {})
+    assert choose_metric("auto", Z, 3) == ("none", None, {})
     wide = torch.zeros(60, 4097, dtype=torch.float32)
-    assert choose_metric("auto", wide, 3, {}) == ("none", None, {})
+    assert choose_metric("auto", wide, 3) == ("none", None, {})
 
 
 def test_bad_choices_are_one_line():
@@ -115,10 +115,10 @@ def test_bad_choices_are_one_line():
 def test_a_saved_model_predicts_in_the_same_metric(tmp_path):
     X, y = noisy_directions(240)
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X[:180])
-    assert model.metric_ == "neighbours"
+    assert model.metric_ == "neighbours-twice"
     model.save(tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors", device="cpu")
-    assert loaded.metric_ == "neighbours"
+    assert loaded.metric_ == "neighbours-twice"
     found = loaded.predict(X[180:])
     np.testing.assert_array_equal(found, model.predict(X[180:]))
     assert clustering_error(y[180:], found) <= clustering_error(y[:180], model.labels_) + 5.0
@@ -129,10 +129,10 @@ def test_a_saved_model_predicts_in_the_same_metric(tmp_path):
 def test_twice_takes_the_metric_from_what_once_has_found():
     X, _ = noisy_directions()
     Z = unit(X)
-    name, T, _ = choose_metric("neighbours-twice", Z, 3, {})
+    name, T, _ = choose_metric("neighbours-twice", Z, 3)
     assert name == "neighbours-twice"
     assert torch.equal(T, neighbour_metric(Z, 3, rounds=2))
     model = ClosedFormSubspaceClustering(3, metric="neighbours-twice", random_state=0, device="cpu")
     assert model.fit(X).metric_ == "neighbours-twice"
-    _, _, scores = choose_metric("auto", Z, 3, {"none": -1.0})
-    assert set(scores) == {"none", "neighbours", "neighbours-twice"}
+    _, _, scores = choose_metric("auto", Z, 3)
+    assert set(scores) == {"none", "neighbours-twice"}

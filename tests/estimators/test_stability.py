@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from dcfsc.affinity import TopK
-from dcfsc.estimators.stability import graph_of_part, stability
+from dcfsc.estimators.stability import agreement, graph_of_part
+from dcfsc.self_expression import solve
 
 
 def neighbours(n, s, seed=0):
@@ -47,7 +48,7 @@ def test_separate_subspaces_are_stable_and_noise_is_not():
         Z[30 * k : 30 * (k + 1), 4 * k : 4 * (k + 1)] = random.normal(size=(30, 4))
     noise = random.normal(size=(90, 12))
     separate, mixed = (
-        stability([lambda X=X: torch.nn.functional.normalize(torch.from_numpy(X))], 3)
+        agreement(solve(torch.nn.functional.normalize(torch.from_numpy(X)), 0.1), 3)
         for X in (Z, noise)
     )
     assert separate > 0.99

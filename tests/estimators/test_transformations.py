@@ -1,4 +1,4 @@
-"""Pictures with their shifts and mirror images, and the choice that the data make."""
+"""Pictures with their shifts and mirror images."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ import torch
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.errors import InputError
 from dcfsc.estimators.methods import load_model
-from dcfsc.estimators.stability import choose_transformations
-from dcfsc.estimators.transformations import permutations, resolve
+from dcfsc.estimators.transformations import check_transformations, permutations
 from dcfsc.metrics import clustering_error
 
 
@@ -38,18 +37,10 @@ def test_both_are_ten():
     assert len(permutations("shifts+mirror", (6, 7))) == 10
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "expected"),
-    [
-        ("auto", (64,), "none"),
-        ("auto", (8, 8), "auto"),
-        ("auto", (5, 40), "none"),
-        ("auto", (65, 64), "none"),
-        ("shifts", (100, 100), "shifts"),
-    ],
-)
-def test_where_the_shape_decides(name, shape, expected):
-    assert resolve(name, shape) == expected
+def test_pictures_of_any_size_have_them():
+    for shape in ((8, 8), (3, 100, 100)):
+        check_transformations("shifts", shape)
+    check_transformations("none", (64,))
 
 
 def test_vectors_have_no_transformations():
@@ -59,26 +50,18 @@ def test_vectors_have_no_transformations():
         ClosedFormSubspaceClustering(2, transformations="flips").fit(np.eye(6))
 
 
-def test_the_data_choose_shifts_where_pictures_are_shifted():
+def test_shifts_find_what_is_shifted():
     X, y = shifted_pictures()
-    model = ClosedFormSubspaceClustering(3, random_state=0).fit(X)
-    assert model.transformations_ == "shifts+mirror"
-    assert model.stability_["shifts+mirror"] > model.stability_["none"]
+    model = ClosedFormSubspaceClustering(3, transformations="shifts", random_state=0).fit(X)
+    assert (model.transformations_, model.features_, model.metric_) == ("shifts", "given", "none")
+    assert model.stability_ == {}
     assert clustering_error(y, model.labels_) == 0.0
-
-
-def test_the_choice_is_the_same_for_every_seed_and_needs_enough_samples():
-    X, _ = shifted_pictures()
-    Z = torch.from_numpy(X).flatten(1)
-    first = choose_transformations("auto", Z, (8, 8), 3)
-    assert choose_transformations("auto", Z, (8, 8), 3) == first
-    assert choose_transformations("auto", Z[:7], (8, 8), 3) == ("none", {})
 
 
 def test_a_saved_model_predicts_over_the_same_orbits(tmp_path):
     X, y = shifted_pictures(160)
-    model = ClosedFormSubspaceClustering(3, random_state=0).fit(X[:120])
-    model.save(tmp_path / "model.safetensors")
+    model = ClosedFormSubspaceClustering(3, transformations="shifts+mirror", random_state=0)
+    model.fit(X[:120]).save(tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors", device="cpu")
     assert loaded.transformations_ == "shifts+mirror"
     found = loaded.predict(X[120:])

@@ -42,7 +42,9 @@ def stripes(n: int = 120) -> Dataset:
 @pytest.fixture(scope="session")
 def image_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("images") / "run"
-    return fit_run(stripes(), "closed-form", options(3), folder, report=True)
+    # Without a metric, so that there is a ridge to draw the path of.
+    settled = {**options(3), "metric": "none"}
+    return fit_run(stripes(), "closed-form", settled, folder, report=True)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ class TopK:
     themselves, as the closed form can. The graph is put together where the coefficients live.
     """
 
-    k: int = 6
+    k: int = 8
     power: float = 4.0
     scale: Literal["auto", "cosine", "maximum", "none"] = "auto"
     grow: bool = True

@@ -22,7 +22,7 @@ from .pictures import Pictures, check_features, choose_pictures, may_scatter, mi
 from .prediction import vote
 from .regularisation import ORBIT_SUBSPACE_DIM, lam_for, target_dof
 from .sharded import check_choices, check_whole, common_random_state, total_samples
-from .stability import choose_transformations
+from .stability import ASSIGN
 from .transformations import check_transformations, views_of
 from .validation import (
     as_float,
@@ -59,28 +59,24 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         transformations are used.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    transformations : "auto", "none", "shifts", "mirror" or "shifts+mirror"
+    transformations : "none", "shifts", "mirror" or "shifts+mirror"
         Changes after which a picture shows the same thing: a sample is then expressed over the
         others and over what they turn into by shifts of one pixel and by exchanging left and right
-        (see :mod:`dcfsc.self_expression.orbit`). "auto" is none for vectors and for images that may
-        be seen by their scattering coefficients; other images (n, h, w) and (n, c, h, w) of 6
-        pixels a side to 4,096 in all are clustered with and without, on a sample, and the way whose
-        partitions are the more stable is taken (:mod:`.stability`). Where left and right make a
-        difference, as between b and d, "shifts" may be the better choice.
+        (see :mod:`dcfsc.self_expression.orbit`).
     features : "auto", "given" or "scattering"
         The samples as they are given, or pictures by their scattering coefficients, in the metric
-        of neighbours and with mirror images (:mod:`.pictures`). "auto": stability decides for
-        pictures of 16 pixels a side to 4,096 in all, unless transformations, metric, lam or
-        subspace_dim are given; shifts and mirror images of pixels are then left to smaller ones.
+        of neighbours and with mirror images (:mod:`.pictures`). "auto": for pictures of 6 pixels a
+        side to 4,096 in all the way whose partitions are the more stable (:mod:`.stability`),
+        unless transformations, metric, lam or subspace_dim are given.
     metric : "auto", "none", "neighbours" or "neighbours-twice"
         The samples as they are, or in a metric in which the neighbours found by the closed form are
         close, where they are ranked by the plain cosine (:mod:`.neighbour_metric`); or in one made
-        from the neighbours that this has found, in the same way. "auto": for samples without
-        transformations whose lam and subspace_dim nobody gave, by stability again.
+        from the neighbours that this has found, in the same way. "auto": none or twice, by
+        stability again, unless transformations, lam or subspace_dim are given.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
-    assign : "kmeans", "cluster_qr" or "discretize"
+    assign : "filtered", "kmeans", "cluster_qr" or "discretize"
     form : "auto", "samples" or "features"
         How the closed form is solved; all give the same coefficients.
     n_neighbors : int
@@ -114,11 +110,11 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         lam: float | str = "auto",
         subspace_dim: float | None = None,
         normalize: bool = True,
-        transformations: str = "auto",
+        transformations: str = "none",
         features: str = "auto",
         metric: str = "auto",
         affinity: Any = "topk",
-        assign: str = "kmeans",
+        assign: str = ASSIGN,
         form: str = "auto",
         n_neighbors: int = 10,
         device: Any = "auto",
@@ -145,7 +141,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
         random_state = common_random_state(self.random_state)
-        check_transformations(self.transformations)
+        check_transformations(self.transformations, X.shape[1:])
         check_features(self.features)
         check_metric(self.metric)
         Z = self._see(self._features(X), n_clusters, fixed)
@@ -178,55 +174,42 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
 
     def _see(self, Z: Tensor, n_clusters: int, fixed: float | None) -> Tensor:
         """Decide how the samples Z (N, d) are seen; returns them as they are seen then."""
-        given = fixed is not None or self.subspace_dim is not None or not self.normalize
-        wanted, scatter = self._wanted(given, n_clusters)
-        self.transformations_, scores = choose_transformations(
-            wanted, Z, self.sample_shape_, n_clusters
-        )
-        metric = self.metric
-        if metric == "auto" and (given or self.transformations_ != "none"):
-            metric = "none"
-        if scatter == "scattering":
-            metric = "none"  # of the pixels
-        self.metric_, self._metric, scores = choose_metric(metric, Z, n_clusters, scores)
+        features, metric = self._wanted(n_clusters, fixed is not None)
+        self.transformations_, self.features_ = self.transformations, "given"
+        self.metric_, self._metric, scores = choose_metric(metric, Z, n_clusters)
         self._pictures = None
-        if scatter != "given":
+        if features != "given":
             self._pictures, scores = choose_pictures(
-                scatter, Z, self.sample_shape_, n_clusters, scores
+                features, Z, self.sample_shape_, n_clusters, scores
             )
         self.stability_ = scores
         if self._pictures is not None:
             self._metric, self.transformations_ = None, "mirror"
             self.features_, self.metric_ = "scattering", "neighbours"
             return self._pictures(Z)
-        self.features_ = "given"
         return Z if self._metric is None else in_metric(Z, self._metric)
 
-    def _wanted(self, given: bool, n_clusters: int) -> tuple[str, str]:
-        """Which transformations and which features are to be tried, or one line why not."""
-        plain = self.transformations == "auto" and not given
-        by_neighbours = self.metric not in ("auto", "none")
-        if by_neighbours:
-            if given or self.transformations not in ("auto", "none"):
-                raise InputError(
-                    f"metric={self.metric!r} has no transformations, no lam or subspace_dim, and "
-                    "rows of unit length; leave them at their defaults or take metric='none'."
-                )
-            plain = plain and self.features == "scattering" and self.metric == "neighbours"
-        can = may_scatter(self.sample_shape_, self.affinity, n_clusters)
+    def _wanted(self, n_clusters: int, fixed: bool) -> tuple[str, str]:
+        """The features and the metric of what is given, "auto" where stability is to decide."""
+        ridge = fixed or self.subspace_dim is not None or not self.normalize
+        settled = ridge or self.transformations != "none"
+        if settled and self.metric not in ("auto", "none"):
+            raise InputError(
+                f"metric={self.metric!r} has no transformations, no lam or subspace_dim, and "
+                "rows of unit length; leave them at their defaults or take metric='none'."
+            )
+        can = may_scatter(self.sample_shape_, self.affinity, n_clusters) and not settled
         if self.features == "scattering":
-            if not (can and plain) or self.metric == "none":
+            if not can or self.metric not in ("auto", "neighbours"):
                 raise InputError(
-                    "features='scattering' is for images of at least 16 pixels a side and at most "
+                    "features='scattering' is for images of at least 6 pixels a side and at most "
                     "4,096 in all, with the affinity 'topk', and no transformations, metric, lam "
                     "or subspace_dim given; ScatteringFeatures makes features of other images."
                 )
-            return "none", "scattering"
-        if by_neighbours:
-            return "none", "given"
-        if self.features == "auto" and can and plain and self.metric == "auto":
-            return "none", "auto"
-        return self.transformations, "given"
+            return "scattering", "none"
+        can = can and self.metric == "auto"
+        metric = "none" if settled else self.metric
+        return self.features if can else "given", metric
 
     def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
         if self.metric_ != "none":
@@ -288,7 +271,9 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.metric_ = str(values["metric"])
         self._metric = self._pictures = None
         if self.features_ == "scattering":
-            self._pictures = Pictures.restored(tensors, values["scattering"], Z.device)
+            self._pictures = Pictures.restored(
+                self.sample_shape_, tensors, values["scattering"], Z.device
+            )
             Z = torch.stack((Z, tensors["mirrored"].to(Z.device)), dim=1)
         elif self.metric_ != "none":
             self._metric = tensors["metric"].to(Z.device)

@@ -19,6 +19,8 @@ are given.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,17 +31,18 @@ from torch import Tensor
 from dcfsc import distributed
 from dcfsc.affinity import TopK
 from dcfsc.errors import unknown_name
-from dcfsc.self_expression import RidgeFactor, solve
+from dcfsc.self_expression import ClosedForm, RidgeFactor, solve
 from dcfsc.self_expression.gram import row_chunks
 
 from .regularisation import lam_for
-from .stability import agreement, common_sample, enough_samples, stability
+from .stability import TOPK, agreement, common_sample, enough_samples
 from .validation import unit_rows
 
 logger = logging.getLogger("dcfsc")
 
 NAMES = ("auto", "none", "neighbours", "neighbours-twice")
 ROUNDS = {"neighbours": 1, "neighbours-twice": 2}
+CANDIDATES = ("neighbours-twice",)  # that "auto" chooses from, beside none
 MOST_FEATURES = 4096  # a d x d factor of more costs minutes and gigabytes
 PLAIN = 1e6  # a ridge so many times larger than the samples' squares ranks by the plain cosine
 
@@ -63,17 +66,24 @@ def in_metric(Z: Tensor, T: Tensor) -> Tensor:
 
 
 def neighbour_metric(Z: Tensor, n_clusters: int, rounds: int = 1) -> Tensor:
-    """T (d, d) for rows Z (N, d) of unit length, from the graph of the closed form.
+    """T (d, d) for rows Z (N, d) of unit length, from the graph of the closed form."""
+    return next(islice(metric_rounds(Z, n_clusters), rounds - 1, None))[0]
 
-    In the metric there are other neighbours, nearer to the truth where it is any good: a second
-    round takes the metric from those.
+
+def metric_rounds(
+    Z: Tensor, n_clusters: int, first: ClosedForm | None = None, affinity: TopK = TOPK
+) -> Iterator[tuple[Tensor, ClosedForm]]:
+    """T (d, d) after one round, two, ..., and the closed form of the rows Z (N, d) in each.
+
+    ``first`` is the closed form of Z itself, that of ``lam="auto"`` unless given. In the metric
+    there are other neighbours, nearer to the truth where it is any good: the next round takes the
+    metric from those.
     """
-    graph = TopK()(solve(Z, lam_for(Z, n_clusters, None)), n_clusters)
-    T = metric_of(Z, graph)
-    for _ in range(rounds - 1):
-        graph = TopK()(solve(in_metric(Z, T), plain_ridge(len(Z))), n_clusters)
-        T = metric_of(Z, graph)
-    return T
+    operator = first or solve(Z, lam_for(Z, n_clusters, None))
+    while True:
+        T = metric_of(Z, affinity(operator, n_clusters))
+        operator = solve(in_metric(Z, T), plain_ridge(len(Z)))
+        yield T, operator
 
 
 def metric_of(Z: Tensor, graph: sp.csr_array) -> Tensor:
@@ -95,12 +105,13 @@ def metric_of(Z: Tensor, graph: sp.csr_array) -> Tensor:
 
 
 def choose_metric(
-    name: str, Z: Tensor, n_clusters: int, known: dict[str, float]
+    name: str, Z: Tensor, n_clusters: int
 ) -> tuple[str, Tensor | None, dict[str, float]]:
-    """The metric's name, T or None, and the stabilities; ``known`` has the samples' as they are.
+    """The metric's name, T or None, and the candidates' stabilities where these decided.
 
     Where samples are divided among processes all of them choose by the same sample.
     """
+    known: dict[str, float] = {}
     if name == "none" or (name == "auto" and Z.shape[1] > MOST_FEATURES):
         return "none", None, known
     sample = common_sample(Z)
@@ -108,7 +119,7 @@ def choose_metric(
         return "none", None, known
     with distributed.alone():
         if name == "auto":
-            name, T, known = _most_stable(sample, n_clusters, known)
+            name, T, known = _most_stable(sample, n_clusters)
             told = ", ".join(f"{way} {score:.3f}" for way, score in known.items())
             logger.info("metric: %s (stability: %s)", name, told)
             if T is None:
@@ -118,18 +129,13 @@ def choose_metric(
     return name, distributed.broadcast(T, 0) if distributed.active() else T, known
 
 
-def _most_stable(
-    Z: Tensor, n_clusters: int, known: dict[str, float]
-) -> tuple[str, Tensor | None, dict[str, float]]:
-    if "none" not in known:
-        known = {**known, "none": stability([lambda: Z], n_clusters)}
+def _most_stable(Z: Tensor, n_clusters: int) -> tuple[str, Tensor | None, dict[str, float]]:
+    first = solve(Z, lam_for(Z, n_clusters, None))
+    known = {"none": agreement(first, n_clusters)}
     best, chosen = "none", None
-    graph = TopK()(solve(Z, lam_for(Z, n_clusters, None)), n_clusters)
-    for name in ROUNDS:  # each takes its neighbours from the one before
-        T = metric_of(Z, graph)
-        operator = solve(in_metric(Z, T), plain_ridge(len(Z)))
-        known = {**known, name: agreement(operator, n_clusters)}
-        if known[name] > known[best]:
-            best, chosen = name, T
-        graph = TopK()(operator, n_clusters)
+    for name, (T, operator) in zip(ROUNDS, metric_rounds(Z, n_clusters, first), strict=False):
+        if name in CANDIDATES:
+            known[name] = agreement(operator, n_clusters)
+            if known[name] > known[best]:
+                best, chosen = name, T
     return best, chosen, known

@@ -152,13 +152,9 @@ def _of_its_samples(values: dict[str, Any], tensors: dict[str, Tensor], pixels: 
     if not expected.keys() <= tensors.keys() or tensors["scattering_mean"].ndim != 1:
         return False
     expected["scattering_components"] = (k, len(tensors["scattering_mean"]))
-    return (
-        "scattering" in values
-        and list(values["scattering"].get("sample_shape", ())) == list(values["sample_shape"])
-        and all(
-            name in tensors and (shape is None or tuple(tensors[name].shape) == tuple(shape))
-            for name, shape in expected.items()
-        )
+    return "scattering" in values and all(
+        name in tensors and (shape is None or tuple(tensors[name].shape) == tuple(shape))
+        for name, shape in expected.items()
     )
 
 

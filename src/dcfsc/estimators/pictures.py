@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from dcfsc import distributed
 from dcfsc.affinity import TopK
 from dcfsc.affinity import get as get_affinity
-from dcfsc.errors import unknown_name
+from dcfsc.errors import InputError, unknown_name
 from dcfsc.self_expression import solve
 from dcfsc.self_expression.orbit import OrbitForm
 from dcfsc.self_expression.ways import Ways
@@ -29,12 +30,13 @@ from dcfsc.self_expression.ways import Ways
 from .neighbour_metric import in_metric, neighbour_metric, plain_ridge
 from .scattering_features import ScatteringFeatures
 from .stability import agreement, common_sample, enough_samples
-from .transformations import MOST_PIXELS
 
 logger = logging.getLogger("dcfsc")
 
 NAMES = ("auto", "given", "scattering")
-SMALLEST_SIDE = 16  # coefficients are averaged over 4 pixels: fewer would leave hardly any places
+SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller picture
+ENLARGED_SIDE = 16  # coefficients are averaged over 4 pixels: fewer would leave hardly any places
+MOST_PIXELS = 4096  # larger pictures cost minutes and gigabytes
 J = 2
 
 
@@ -56,25 +58,27 @@ def may_scatter(sample_shape: Sequence[int], affinity: Any, n_clusters: int) -> 
 class Pictures:
     """What turns pictures (N, d), flat, into features (N, 2, k): as they are, and mirrored."""
 
-    def __init__(self, scattering: ScatteringFeatures, T: Tensor):
-        self.scattering, self.T = scattering, T
+    def __init__(self, sample_shape: Sequence[int], scattering: ScatteringFeatures, T: Tensor):
+        self.sample_shape, self.scattering, self.T = sample_shape, scattering, T
 
     @classmethod
     def of(cls, Z: Tensor, sample_shape: Sequence[int], n_clusters: int) -> Pictures:
         """Directions and metric from the pictures Z (N, d), a sample."""
         scattering = ScatteringFeatures(J, center=False, device=Z.device, verbose=False)
-        F = torch.from_numpy(scattering.fit_transform(_pictures(Z, sample_shape))).to(Z.device)
-        return cls(scattering, neighbour_metric(F, n_clusters))
+        x = enlarged(_pictures(Z, sample_shape))
+        F = torch.from_numpy(scattering.fit_transform(x)).to(Z.device)
+        return cls(sample_shape, scattering, neighbour_metric(F, n_clusters))
 
     def __call__(self, Z: Tensor) -> Tensor:
         """Features (N, 2, k) of unit length of the pictures Z (N, d), in the metric."""
-        x = _pictures(Z, self.scattering.sample_shape_)
+        x = _pictures(Z, self.sample_shape)
         both = (self.features(x), self.features(np.ascontiguousarray(x[..., ::-1])))
         return torch.stack(both, dim=1)
 
     def features(self, x: np.ndarray) -> Tensor:
         """Features (n, k) of unit length of pictures (n, h, w) or (n, c, h, w), in the metric."""
-        return in_metric(torch.from_numpy(self.scattering.transform(x)).to(self.T.device), self.T)
+        F = torch.from_numpy(self.scattering.transform(enlarged(x)))
+        return in_metric(F.to(self.T.device), self.T)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, values = self.scattering._state()
@@ -82,13 +86,36 @@ class Pictures:
 
     @classmethod
     def restored(
-        cls, tensors: dict[str, Tensor], values: dict[str, Any], device: torch.device
+        cls,
+        sample_shape: Sequence[int],
+        tensors: dict[str, Tensor],
+        values: dict[str, Any],
+        device: torch.device,
     ) -> Pictures:
         start = "scattering_"
         own = {k[len(start) :]: t for k, t in tensors.items() if k.startswith(start)}
         scattering = ScatteringFeatures(J, center=False, device=device, verbose=False)
+        if tuple(values.get("sample_shape", ())) != enlarged_shape(sample_shape):
+            raise InputError("its scattering is not of its pictures; fit and save it again.")
         scattering._restore(own, values)
-        return cls(scattering, tensors["metric"].to(device))
+        return cls(sample_shape, scattering, tensors["metric"].to(device))
+
+
+def enlarged_shape(sample_shape: Sequence[int]) -> tuple[int, ...]:
+    """(h, w) or (c, h, w), h and w so many times larger that neither is below ``ENLARGED_SIDE``."""
+    *channels, h, w = sample_shape
+    times = -(-ENLARGED_SIDE // min(h, w))
+    return (*channels, times * h, times * w)
+
+
+def enlarged(x: np.ndarray) -> np.ndarray:
+    """Pictures (n, h, w) or (n, c, h, w) of ``enlarged_shape``, interpolated linearly."""
+    shape = enlarged_shape(x.shape[1:])
+    if shape == x.shape[1:]:
+        return x
+    planes = torch.from_numpy(x).reshape(-1, 1, *x.shape[-2:])
+    larger = interpolate(planes, size=shape[-2:], mode="bilinear", align_corners=False)
+    return larger.reshape(len(x), *shape).numpy()
 
 
 def mirror_form(Z: Tensor, lam: float, form: str = "auto") -> Ways:

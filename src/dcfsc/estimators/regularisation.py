@@ -8,8 +8,9 @@ from dcfsc.self_expression import lam_for_dof, squared_singular_values
 
 from .validation import check_at_least
 
-# What m is where nobody says, chosen with labels on image sets (docs/experiments.md): for samples
-# as they are, for samples with their transformations, and for the latents of a network.
+# What m is where nobody says (docs/experiments.md): for samples as they are, chosen with labels on
+# data that the default is not measured on; for samples with their transformations and for latents
+# of a network, with labels on image sets.
 DEFAULT_SUBSPACE_DIM = 3.0
 ORBIT_SUBSPACE_DIM = 1.5
 LATENT_SUBSPACE_DIM = 1.5

@@ -1,10 +1,9 @@
-"""Whether pictures should be seen with their transformations: the data decide, labels do not.
+"""How stable partitions are: by this the data decide how they are seen, and labels do not.
 
 A way to see the samples that fits them gives nearly the same partition when some samples are taken
-away. So both ways (as they are, and with shifts and mirror images) cluster random parts of a sample
-of the data, four fifths of it each, and the way whose partitions agree better with each other where
-the parts overlap, by the adjusted Rand index, is taken. The neighbours are searched once: those of
-a part are the nearest among those that are left.
+away. So each way clusters random parts of a sample of the data, four fifths of it each, and the way
+whose partitions agree best with each other where the parts overlap, by the adjusted Rand index, is
+taken. The neighbours are searched once: those of a part are the nearest among those that are left.
 
 References
 ----------
@@ -14,7 +13,6 @@ data. Pacific Symposium on Biocomputing 7, 2002.
 
 from __future__ import annotations
 
-import logging
 from itertools import combinations
 
 import numpy as np
@@ -25,43 +23,16 @@ from torch import Tensor
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
 from dcfsc.affinity.base import ways_of
-from dcfsc.self_expression import ClosedForm, lam_for_dof
-from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
+from dcfsc.self_expression import ClosedForm
+from dcfsc.self_expression.orbit import OrbitForm
 from dcfsc.self_expression.ways import Ways
 
-from .regularisation import DEFAULT_SUBSPACE_DIM, ORBIT_SUBSPACE_DIM
 from .sharded import total_samples
-from .transformations import AUTO, resolve, views_of
-
-logger = logging.getLogger("dcfsc")
 
 MOST_SAMPLES = 3000
 PARTS, SHARE = 6, 0.8
+TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
 SPARE = 3  # so many times k neighbours are searched, of which a part loses a fifth
-
-
-def choose_transformations(
-    name: str, Z: Tensor, sample_shape: tuple[int, ...], n_clusters: int
-) -> tuple[str, dict[str, float]]:
-    """The set of transformations for features Z (N, d), and each candidate's stability.
-
-    Where samples are divided among processes all of them choose by the same sample.
-    """
-    name = resolve(name, sample_shape)
-    if name != "auto":
-        return name, {}
-    Z = common_sample(Z)
-    if not enough_samples(len(Z), n_clusters):
-        return "none", {}
-    with distributed.alone():
-        found = {
-            candidate: stability(views_of(candidate, Z, sample_shape), n_clusters)
-            for candidate in ("none", AUTO)
-        }
-    best = AUTO if found[AUTO] > found["none"] else "none"
-    told = ", ".join(f"{candidate} {score:.3f}" for candidate, score in found.items())
-    logger.info("transformations of images: %s (stability: %s)", best, told)
-    return best, found
 
 
 def common_sample(Z: Tensor) -> Tensor:
@@ -78,31 +49,30 @@ def common_sample(Z: Tensor) -> Tensor:
 
 def enough_samples(n: int, n_clusters: int) -> bool:
     """Whether parts of n samples have room for the clusters and for every sample's neighbours."""
-    return n > max(2 * n_clusters, SPARE * TopK.k) / SHARE
+    return n > max(2 * n_clusters, SPARE * TOPK.k) / SHARE
 
 
-def stability(views: list[View], n_clusters: int) -> float:
-    """How stable the default's partitions are with these views; see :func:`agreement`."""
-    m = DEFAULT_SUBSPACE_DIM if len(views) == 1 else ORBIT_SUBSPACE_DIM
-    G = orbit_gram(views)
-    squares = torch.linalg.eigvalsh(G).clamp_min(0.0)
-    return agreement(OrbitForm(views, lam_for_dof(squares, m * n_clusters), G), n_clusters)
-
-
-def agreement(operator: ClosedForm | OrbitForm | Ways, n_clusters: int) -> float:
-    """The mean adjusted Rand index between partitions of random parts of the samples."""
+def agreement(
+    operator: ClosedForm | OrbitForm | Ways,
+    n_clusters: int,
+    affinity: TopK = TOPK,
+    assign: str = ASSIGN,
+    share: float = SHARE,
+    parts: int = PARTS,
+) -> float:
+    """The mean adjusted Rand index between the default's partitions of random parts."""
     lists = []
     for way in ways_of(operator):
-        values, indices = way.topk_cosine(SPARE * TopK.k)
-        weights = values.to(torch.float64).abs().clamp_max(1.0).cpu().numpy() ** TopK.power
+        values, indices = way.topk_cosine(SPARE * affinity.k)
+        weights = values.to(torch.float64).abs().clamp_max(1.0).cpu().numpy() ** affinity.power
         lists.append((weights, indices.cpu().numpy()))
     random, n = np.random.RandomState(0), operator.n
     partitions = []
-    for _ in range(PARTS):
-        part = np.sort(random.permutation(n)[: int(SHARE * n)])
+    for _ in range(parts):
+        part = np.sort(random.permutation(n)[: int(share * n)])
         labels = np.full(n, -1)
-        A = sum(graph_of_part(weights, columns, part) for weights, columns in lists)
-        labels[part] = spectral.cluster(A, n_clusters, random_state=0).labels
+        A = sum(graph_of_part(*neighbours, part, affinity.k) for neighbours in lists)
+        labels[part] = spectral.cluster(A, n_clusters, assign=assign, random_state=0).labels
         partitions.append(labels)
     agreements = []
     for a, b in combinations(partitions, 2):
@@ -114,7 +84,7 @@ def agreement(operator: ClosedForm | OrbitForm | Ways, n_clusters: int) -> float
 def graph_of_part(
     weights: np.ndarray, columns: np.ndarray, part: np.ndarray, k: int = TopK.k
 ) -> sp.csr_array:
-    """The default's graph among the samples of ``part``, (n, n), from all samples' neighbours.
+    """The graph among the samples of ``part``, (n, n), from all samples' neighbours.
 
     ``weights`` and ``columns`` (N, s), by descending weight; the first k within the part count.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,37 +11,19 @@ from torch import Tensor
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.self_expression.orbit import View
 
-logger = logging.getLogger("dcfsc")
-
-NAMES = ("auto", "none", "shifts", "mirror", "shifts+mirror")
-AUTO = "shifts+mirror"
-SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller picture
-MOST_PIXELS = 4096  # the d x d factor of larger ones costs minutes and gigabytes
+NAMES = ("none", "shifts", "mirror", "shifts+mirror")
+ALL = "shifts+mirror"
 
 
-def check_transformations(name: Any) -> None:
+def check_transformations(name: Any, sample_shape: Sequence[int]) -> None:
+    """One line where there are no such transformations, or none of such samples."""
     if name not in NAMES:
         raise unknown_name("set of transformations", name, NAMES)
-
-
-def resolve(name: str, sample_shape: Sequence[int]) -> str:
-    """``name``, or what "auto" comes to where the shape alone decides; pictures may have them."""
-    check_transformations(name)
-    pictures = len(sample_shape) > 1
-    if name != "auto":
-        if name != "none" and not pictures:
-            raise InputError(
-                f"transformations={name!r} are of images (n, h, w) or (n, c, h, w); the samples "
-                "are vectors. Use 'none' or 'auto'."
-            )
-        return name
-    if not pictures or min(sample_shape[-2:]) < SMALLEST_SIDE:
-        return "none"
-    pixels = int(torch.Size(sample_shape).numel())
-    if pixels > MOST_PIXELS:
-        logger.info("images of %d pixels are taken as they are, without transformations", pixels)
-        return "none"
-    return "auto"
+    if name != "none" and len(sample_shape) < 2:
+        raise InputError(
+            f"transformations={name!r} are of images (n, h, w) or (n, c, h, w); the samples are "
+            "vectors. Use 'none'."
+        )
 
 
 def views_of(name: str, Z: Tensor, sample_shape: Sequence[int]) -> list[View]:

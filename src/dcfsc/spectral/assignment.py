@@ -13,11 +13,13 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.spectral.embedding import Embedding, Seed, random_from
 from dcfsc.spectral.kmeans import kmeans
 
-METHODS = ("kmeans", "cluster_qr", "discretize")
+METHODS = ("filtered", "kmeans", "cluster_qr", "discretize")
 ROWS = ("auto", "unit", "random_walk", "plain")
 
 # A row this short holds rounding errors only (an eigenvector's entries are about N^-1/2).
 ZERO_ROW = 1e-13
+# Eigenvalues nearer to 1 than this are 1, but for rounding and the eigensolver's tolerance.
+ROUNDING = 1e-9
 
 
 def assign(
@@ -38,6 +40,10 @@ def assign(
     - "kmeans": k-means with ``n_init`` starts on the rows of the embedding scaled to length 1
       (Ng, Jordan and Weiss 2001). Above 50,000 points the starts run on a random sample of
       20,000 rows and the best centres are refined once on all rows, on ``device`` (None: the CPU).
+    - "filtered": the same of eigenvectors beyond the first ``n_clusters`` too, as many as the
+      embedding has, each times 1 / (1 + (1 - w_j) / (1 - w_K)) with its eigenvalue w_j: what the
+      resolvent of the Laplacian makes of them. Where a small group takes one of the first K, the
+      direction that it displaces is not lost, and k-means weighs both by their points.
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
       the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
       the best objective wins. The default 1 is the protocol behind published numbers.
@@ -46,7 +52,8 @@ def assign(
 
     ``rows`` is what k-means and cluster_qr look at: "unit" (rows of V at length 1),
     "random_walk" (D^-1/2 V, scikit-learn's choice), "plain" (V); "auto" is "unit" for k-means
-    and "plain" for cluster_qr. "discretize" has its own scaling and takes "auto" only.
+    and "plain" for cluster_qr. "filtered" has rows of length 1 and "discretize" its own scaling;
+    both take "auto" only.
 
     Points set aside by the embedding (isolated or stray) and points with a zero row carry no
     evidence and join the largest cluster. If the rows hold fewer distinct groups than
@@ -56,8 +63,8 @@ def assign(
         raise unknown_name("assignment method", method, METHODS)
     if rows not in ROWS:
         raise unknown_name("row scaling", rows, ROWS)
-    if method == "discretize" and rows != "auto":
-        raise InputError(f"rows={rows!r} does not apply to discretize, which scales on its own.")
+    if method in ("discretize", "filtered") and rows != "auto":
+        raise InputError(f"rows={rows!r} does not apply to {method}, which scales on its own.")
     _check_count("n_init", n_init)
     _check_count("n_restarts", n_restarts)
     K = _check_clusters(n_clusters, embedding, method)
@@ -68,7 +75,7 @@ def assign(
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
-    elif method == "kmeans":
+    elif method in ("kmeans", "filtered"):
         labels = _kmeans(V if evident.all() else V[evident], K, random, n_init, device)
     elif method == "discretize":
         labels = discretize(V[evident], random, n_restarts)
@@ -172,13 +179,30 @@ def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
         # the degrees cancels in the rows' directions, but not in the columns' lengths.
         V = embedding.random_walk_vectors()[:, :K]
         return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    if method == "filtered":
+        return _unit(embedding.vectors * spectral_filter(embedding.values, K))
     V = embedding.vectors if method == "kmeans" else embedding.vectors[:, :K]
     if rows == "random_walk":
         V = embedding.random_walk_vectors()[:, : V.shape[1]]
     if rows == "unit" or (rows == "auto" and method == "kmeans"):
-        length = _lengths(V)[:, None]
-        V = V / np.where(length > 0, length, 1.0)
+        V = _unit(V)
     return V
+
+
+def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
+    """g / (g + 1 - w_j) (k,) for eigenvalues w_j in descending order, g = 1 - w_K.
+
+    1 for the eigenvalue 1, 1/2 for the K-th, and less beyond; a graph in K pieces or more has g = 0
+    and keeps the eigenvectors that tell the pieces apart, and no others.
+    """
+    gaps = np.maximum(1.0 - np.asarray(values, dtype=np.float64), 0.0)
+    half = max(float(gaps[n_clusters - 1]), ROUNDING)
+    return half / (half + gaps)
+
+
+def _unit(V: np.ndarray) -> np.ndarray:
+    length = _lengths(V)[:, None]
+    return V / np.where(length > 0, length, 1.0)
 
 
 def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:

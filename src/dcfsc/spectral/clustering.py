@@ -39,16 +39,20 @@ def cluster(
 ) -> SpectralResult:
     """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
 
-    The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given (more help only
-    k-means). The other parameters are those of `embed` and, with ``assign`` naming the method,
-    of `assign`. One seed drives both steps.
+    The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given, and twice as many
+    for the assignment "filtered" (more help only these and k-means). The other parameters are those
+    of `embed` and, with ``assign`` naming the method, of `assign`. One seed drives both steps.
     """
     if not isinstance(n_clusters, int | np.integer) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters is {n_clusters!r}; give an integer.")
     random = random_from(random_state)
+    if n_components is None:
+        points = np.shape(affinity)[:1]  # none where it is no matrix, which `embed` tells
+        n_components = default_components(assign, int(n_clusters), *points)
     embedding = embed(
         affinity,
-        int(n_clusters) if n_components is None else n_components,
+        n_components,
+        n_clusters=int(n_clusters),
         solver=solver,
         regularization=regularization,
         random_state=random,
@@ -66,3 +70,8 @@ def cluster(
         device=device,
     )
     return SpectralResult(labels, embedding)
+
+
+def default_components(assign: str, n_clusters: int, n: int = 0) -> int:
+    """How many eigenvectors of n points an assignment looks at."""
+    return max(n_clusters, min(2 * n_clusters, n)) if assign == "filtered" else n_clusters

@@ -75,6 +75,7 @@ def embed(
     affinity: Affinity,
     n_components: int,
     *,
+    n_clusters: int | None = None,
     solver: str = "auto",
     regularization: float | Literal["auto"] = "auto",
     random_state: Seed = None,
@@ -97,10 +98,11 @@ def embed(
     ``regularization``: a number sets tau as that share of the mean degree (Amini, Chen, Bickel
     and Levina 2013; Joseph and Yu 2016); 0 gives the plain problem. Isolated points (no affinity
     with any other) are left out of the problem and have zero rows. "auto" also leaves out stray
-    components, those of fewer than N/(10 n_components) points, or N/(5 n_components) when there
-    are more components than ``n_components``, which would otherwise take an eigenvector each;
-    tau is then 0 unless more than ``n_components`` components are left, and the mean degree if
-    so. Nothing but isolated points is left out where strays hold half of the points or more.
+    components, those of fewer than N/(10 n_clusters) points, or N/(5 n_clusters) when there are
+    more components than ``n_clusters``, which would otherwise take an eigenvector each; tau is
+    then 0 unless more than ``n_clusters`` components are left, and the mean degree if so. Nothing
+    but isolated points is left out where strays hold half of the points or more. ``n_clusters``
+    is ``n_components`` unless given.
 
     ``random_state`` fixes the solvers' starting vectors; global random state is never touched.
     """
@@ -116,7 +118,7 @@ def embed(
 
     isolated = graph.degrees == 0
     component = graph.components()
-    keep, share, left = _regularize(component, isolated, k, share)
+    keep, share, left = _regularize(component, isolated, n_clusters or k, share)
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
     S = kept.normalized(tau)

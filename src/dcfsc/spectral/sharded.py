@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.spectral.assignment import assign as assign_labels
-from dcfsc.spectral.clustering import SpectralResult
+from dcfsc.spectral.clustering import SpectralResult, default_components
 from dcfsc.spectral.eigensolvers import components, residual
 from dcfsc.spectral.embedding import (
     Embedding,
@@ -71,7 +71,8 @@ def cluster(
     """
     random = random_from(random_state)
     try:
-        embedding = _embed(affinity, n_clusters, random)
+        wanted = default_components(assign, n_clusters, affinity.shape[0])
+        embedding = _embed(affinity, wanted, n_clusters, random)
     finally:
         distributed.tell(_END, 0, 0)
     labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
@@ -113,7 +114,9 @@ def _counts(n: int) -> list[int]:
     return [share.stop - share.start for share in _shares(n)]
 
 
-def _embed(affinity: sp.csr_array, n_components: int, random: np.random.RandomState) -> Embedding:
+def _embed(
+    affinity: sp.csr_array, n_components: int, n_clusters: int, random: np.random.RandomState
+) -> Embedding:
     """`embed` with its defaults, and products by all processes."""
     graph = read_affinity(affinity)
     tol = _check_tol("auto", graph.n)
@@ -121,7 +124,7 @@ def _embed(affinity: sp.csr_array, n_components: int, random: np.random.RandomSt
     start = random.uniform(-1.0, 1.0, graph.n)
     isolated = graph.degrees == 0
     component = graph.components()
-    keep, share, left = _regularize(component, isolated, k, None)
+    keep, share, left = _regularize(component, isolated, n_clusters, None)
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
     S = kept.normalized(tau)
