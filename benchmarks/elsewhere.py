@@ -35,6 +35,7 @@ from dcfsc.errors import InputError
 
 FOLDER = "DCFSC_ELSEWHERE"
 SUBSET = 0  # seed of every random part of a set
+MOST_SAMPLES = 1500  # of a problem, where constants are chosen
 
 
 @dataclass(frozen=True)
@@ -317,3 +318,16 @@ def problems(folder: Path | None = None) -> dict[str, Problem]:
 
 
 PROBLEMS: dict[str, Problem] = problems()
+
+
+def family(name: str) -> str:
+    """Problems of one family are of one origin, and not independent."""
+    return name.split("-")[0]
+
+
+def part(X: np.ndarray, y: np.ndarray, most: int) -> Samples:
+    """A random part of a problem that is larger, always the same."""
+    if len(X) <= most:
+        return X, y
+    chosen = np.sort(np.random.default_rng(SUBSET).permutation(len(X))[:most])
+    return X[chosen], codes(y[chosen])

@@ -24,7 +24,6 @@ from itertools import combinations
 from typing import Any
 
 import bench_defaults
-import choose_defaults
 import earlier
 import elsewhere
 import numpy as np
@@ -302,7 +301,7 @@ def main() -> None:
         if args.only and name not in args.only.split(";"):
             continue
         try:
-            X, y = choose_defaults.part(*sets()[name](), MOST_SAMPLES)
+            X, y = elsewhere.part(*sets()[name](), MOST_SAMPLES)
         except InputError as error:
             print(f"{name} is left out: {error}")
             continue

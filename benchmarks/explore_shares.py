@@ -14,32 +14,15 @@ sets of bench_defaults.py, which the summary leaves out.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import bench_defaults
-import elsewhere
 import numpy as np
-import torch
-from choose_defaults import MOST_SAMPLES, family, part
-from measure import finish, parser
+from elsewhere import family
+from over_problems import default_ways, run
 
 from dcfsc import spectral
-from dcfsc.errors import InputError
-from dcfsc.estimators.neighbour_metric import (
-    MOST_FEATURES,
-    in_metric,
-    neighbour_metric,
-    plain_ridge,
-)
-from dcfsc.estimators.pictures import Pictures, mirror_form
-from dcfsc.estimators.regularisation import lam_for
 from dcfsc.estimators.stability import ASSIGN, TOPK, agreement, enough_samples
-from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
-from dcfsc.self_expression import solve
 
 # share of the samples, number of parts
 RULES = {"0.5": (0.5, 6), "0.65": (0.65, 6), "0.8": (0.8, 6), "0.9": (0.9, 6)} | {
@@ -48,20 +31,10 @@ RULES = {"0.5": (0.5, 6), "0.65": (0.65, 6), "0.8": (0.8, 6), "0.9": (0.9, 6)} |
 }
 
 
-def ways(X: np.ndarray, K: int) -> Iterator[tuple[str, Any]]:
-    Z = unit_rows(as_float(X, torch.device("cpu")).reshape(len(X), -1))
-    yield "none", solve(Z, lam_for(Z, K, None))
-    if Z.shape[1] <= MOST_FEATURES:
-        yield "metric", solve(in_metric(Z, neighbour_metric(Z, K, 2)), plain_ridge(len(Z)))
-    if X.ndim > 2:
-        pictures = Pictures.of(Z, X.shape[1:], K)
-        yield "scattering", mirror_form(pictures(Z), plain_ridge(len(Z)))
-
-
 def measure(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     K = int(y.max()) + 1
     found = {}
-    for name, operator in ways(X, K):
+    for name, operator in default_ways(X, K):
         labels = spectral.cluster(TOPK(operator, K), K, assign=ASSIGN, random_state=0).labels
         found[name] = {"error": clustering_error(y, labels)}
         if enough_samples(len(X), K):
@@ -71,13 +44,10 @@ def measure(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 def summary(figures: dict[str, Any]) -> dict[str, Any]:
-    known = {n: r for n, r in figures.items() if n in elsewhere.PROBLEMS}
     found: dict[str, Any] = {}
-    if not known:
-        return found
     for share in (*RULES, "best"):
         families: dict[str, list[tuple[float, bool]]] = {}
-        for name, record in known.items():
+        for name, record in figures.items():
             candidates = list(record.values())
             least = min(way["error"] for way in candidates)
             if share != "best" and all(share in way for way in candidates):
@@ -91,35 +61,5 @@ def summary(figures: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--only", help="some of the problems, separated by semicolons")
-    options.add_argument("--shard", default="0/1", metavar="I/N")
-    options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
-    args = options.parse_args()
-    torch.set_num_threads(1)
-    figures: dict[str, Any] = {}
-    for path in args.merge or ():
-        figures |= json.loads(path.read_text())["figures"]
-    if args.merge:
-        known = {name: figures[name] for name in elsewhere.PROBLEMS if name in figures}
-        finish(args, "shares", {**known, "summary": summary(known)})
-        return
-    index, count = (int(part) for part in args.shard.split("/"))
-    names = args.only.split(";") if args.only else list(elsewhere.PROBLEMS)
-    for name in names[index::count]:
-        try:
-            if name in elsewhere.PROBLEMS:
-                X, y = part(*elsewhere.PROBLEMS[name].load(), MOST_SAMPLES)
-            else:
-                X, y = bench_defaults.PROBLEMS[name]()
-        except InputError as error:
-            print(f"{name} is left out: {error}")
-            continue
-        figures[name] = measure(X, y)
-        print(name, figures[name], flush=True)
-        finish(args, "shares", {**figures, "summary": summary(figures)})
-
-
 if __name__ == "__main__":
-    main()
+    run("shares", __doc__, measure, summary)

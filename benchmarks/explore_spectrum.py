@@ -4,7 +4,7 @@
     python benchmarks/explore_spectrum.py --json results/experiments/spectrum.json
 
 The graphs of the default on the problems of elsewhere.py: samples as they are (none), in the metric
-of neighbours after two rounds (metric-2), and pictures by their scattering coefficients (sum).
+of neighbours after two rounds (metric), and pictures by their scattering coefficients (scattering).
 k-means on the rows, at length 1, of as many eigenvectors as clusters (K), of more (K + 1, 1.25 K,
 1.5 K, 2 K), and of 2 K and 3 K that are filtered (2K_p1): times 1 / (1 + r^p), with
 r = (1 - w_j) / (1 - w_K). Five seeds; at most 1,500 samples of a problem.
@@ -17,36 +17,20 @@ together.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import bench_defaults
-import elsewhere
 import numpy as np
 import scipy.sparse as sp
 import torch
-from choose_defaults import MOST_SAMPLES, family, part
-from measure import finish, parser
+from elsewhere import family
+from over_problems import default_ways, run
 
 from dcfsc import spectral
-from dcfsc.errors import InputError
-from dcfsc.estimators.neighbour_metric import (
-    MOST_FEATURES,
-    in_metric,
-    neighbour_metric,
-    plain_ridge,
-)
-from dcfsc.estimators.pictures import J, enlarged, mirror_form
-from dcfsc.estimators.regularisation import lam_for
-from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.estimators.stability import TOPK
-from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
-from dcfsc.self_expression import solve
 from dcfsc.spectral.kmeans import kmeans
 
 SEEDS = range(5)
@@ -55,23 +39,6 @@ FILTERS = {
     f"{count}K_p{str(power).replace('.', '')}": (count, power)
     for count, power in ((2, 0.5), (2, 1), (2, 2), (2, 4), (3, 0.5), (3, 1), (3, 2))
 }
-
-
-def graphs(X: np.ndarray, K: int) -> Iterator[tuple[str, sp.csr_array]]:
-    Z = unit_rows(as_float(X, torch.device("cpu")).reshape(len(X), -1))
-    lam = plain_ridge(len(Z))
-    yield "none", TOPK(solve(Z, lam_for(Z, K, None)), K)
-    if Z.shape[1] <= MOST_FEATURES:
-        T = neighbour_metric(Z, K, 2)
-        yield "metric-2", TOPK(solve(in_metric(Z, T), lam), K)
-    if X.ndim > 2:
-        x = enlarged(X.astype(np.float32))
-        scattering = ScatteringFeatures(J, center=False, device="cpu", verbose=False)
-        F = torch.from_numpy(scattering.fit_transform(x))
-        mirrored = torch.from_numpy(scattering.transform(np.ascontiguousarray(x[..., ::-1])))
-        T = neighbour_metric(F, K)
-        both = torch.stack((in_metric(F, T), in_metric(mirrored, T)), dim=1)
-        yield "sum", TOPK(mirror_form(both, lam), K)
 
 
 def embeddings(A: sp.csr_array, K: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -105,12 +72,11 @@ def errors(A: sp.csr_array, y: np.ndarray) -> dict[str, Any]:
 
 def summary(figures: dict[str, Any]) -> dict[str, Any]:
     """Means over families, of all ways and of each."""
-    known = {n: r for n, r in figures.items() if n in elsewhere.PROBLEMS}
     found: dict[str, Any] = {}
-    for way in ("all", "none", "metric-2", "sum"):
+    for way in ("all", "none", "metric", "scattering"):
         families: dict[str, list[list[float]]] = {}
         names: list[str] = []
-        for name, record in known.items():
+        for name, record in figures.items():
             for of, row in record["ways"].items():
                 if way in ("all", of):
                     names = list(row)
@@ -131,45 +97,11 @@ def summary(figures: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--only", help="some of the problems, separated by semicolons")
-    options.add_argument("--shard", default="0/1", metavar="I/N")
-    options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
-    args = options.parse_args()
-    torch.set_num_threads(1)
-    figures: dict[str, Any] = {}
-    for path in args.merge or ():
-        figures |= json.loads(path.read_text())["figures"]
-    if args.merge:
-        known = {name: figures[name] for name in elsewhere.PROBLEMS if name in figures}
-        finish(args, "eigenvectors", {**known, "summary": summary(known)})
-        return
-    index, count = (int(part) for part in args.shard.split("/"))
-    names = args.only.split(";") if args.only else list(elsewhere.PROBLEMS)
-    for name in names[index::count]:
-        try:
-            if name in elsewhere.PROBLEMS:
-                X, y = part(*elsewhere.PROBLEMS[name].load(), MOST_SAMPLES)
-            else:
-                X, y = bench_defaults.PROBLEMS[name]()
-        except InputError as error:
-            print(f"{name} is left out: {error}")
-            continue
-        K = int(y.max()) + 1
-        figures[name] = {"N": len(X), "K": K, "ways": {}}
-        for way, A in graphs(X, K):
-            figures[name]["ways"][way] = errors(A, y)
-        print(
-            name,
-            {
-                w: {n: round(e["mean"], 2) for n, e in r.items()}
-                for w, r in figures[name]["ways"].items()
-            },
-            flush=True,
-        )
-        finish(args, "eigenvectors", {**figures, "summary": summary(figures)})
+def measure(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    K = int(y.max()) + 1
+    ways = {way: errors(TOPK(operator, K), y) for way, operator in default_ways(X, K)}
+    return {"N": len(X), "K": K, "ways": ways}
 
 
 if __name__ == "__main__":
-    main()
+    run("eigenvectors", __doc__, measure, summary)
