@@ -134,16 +134,20 @@ def check_problem(Z: Tensor, lam: float) -> None:
         raise InputError(f"lam must be a positive number; got {lam}.")
 
 
-def cholesky(A: Tensor, lam: float) -> Tensor:
-    """Lower Cholesky factor of A + lam I (A is overwritten), or a word if lam is too small."""
+def cholesky(A: Tensor, lam: float, least: float = 0.0) -> Tensor:
+    """Lower Cholesky factor of A + lam I (A is overwritten), or a word if lam is too small.
+
+    ``least``: the smallest lam that is not lost, where more than the factor's existence is asked.
+    """
     largest = float(A.diagonal().max())
     if not largest < float("inf"):  # also catches NaN
         raise InputError("Z contains NaN or infinite values (or squares that overflow).")
     A.diagonal().add_(lam)
     L, info = torch.linalg.cholesky_ex(A)
-    if lam < largest * torch.finfo(A.dtype).eps or int(info) != 0:
+    least = max(least, largest * torch.finfo(A.dtype).eps)
+    if lam < least or int(info) != 0:
         raise InputError(
             f"lam={lam:.3g} is lost in rounding beside Z'Z (largest entry {largest:.3g}); "
-            f"take lam of at least {largest * 1e-13:.3g}."
+            f"take lam of at least {max(largest * 1e-13, 2.0 * least):.3g}."
         )
     return L
