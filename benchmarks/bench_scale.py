@@ -96,7 +96,7 @@ def cluster_in_stages(
     begin = time.perf_counter()
     Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
     metric = "auto" if subspace_dim is None else "none"
-    chosen, T, _ = stages("metric", lambda: choose_metric(metric, Z, n_clusters, {}))
+    chosen, T, _ = stages("metric", lambda: choose_metric(metric, Z, n_clusters))
     if T is not None:
         Z = stages("features", lambda: in_metric(Z, T))
         lam = plain_ridge(len(Z))

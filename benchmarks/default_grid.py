@@ -14,6 +14,7 @@ from typing import Any
 import elsewhere
 import numpy as np
 import torch
+from earlier import SPARE, agreement
 from elsewhere import MOST_SAMPLES, part
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from dcfsc.estimators.neighbour_metric import (
 )
 from dcfsc.estimators.pictures import ENLARGED_SIDE, SMALLEST_SIDE, enlarged, mirror_form
 from dcfsc.estimators.scattering_features import ScatteringFeatures
-from dcfsc.estimators.stability import ASSIGN, SHARE, SPARE, agreement
+from dcfsc.estimators.stability import ASSIGN, SHARE
 from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error

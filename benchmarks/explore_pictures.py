@@ -37,7 +37,6 @@ from dcfsc.estimators.neighbour_metric import in_metric, plain_ridge
 from dcfsc.estimators.pictures import mirror_form
 from dcfsc.estimators.regularisation import lam_for
 from dcfsc.estimators.scattering_features import ScatteringFeatures
-from dcfsc.estimators.stability import agreement
 from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
@@ -119,7 +118,7 @@ def judged(operators: dict[str, Any], y: np.ndarray, K: int) -> dict[str, Any]:
             "error": clustering_error(
                 y, spectral.cluster(earlier.AFFINITY(operator, K), K, random_state=0).labels
             ),
-            "parts": agreement(operator, K, earlier.AFFINITY, earlier.ASSIGN),
+            "parts": earlier.agreement(operator, K, earlier.AFFINITY, earlier.ASSIGN),
         }
         for name, operator in operators.items()
     }

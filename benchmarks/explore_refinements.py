@@ -36,7 +36,7 @@ from dcfsc import ClosedFormSubspaceClustering, spectral
 from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.stability import SHARE, SPARE, graph_of_part
+from dcfsc.estimators.stability import SHARE
 from dcfsc.estimators.transformations import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import ari, clustering_error
@@ -222,7 +222,7 @@ def random_parts(n: int) -> list[np.ndarray]:
 
 
 def stability_of(found: BestCosines, K: int) -> float:
-    values, columns = found.topk_cosine(min(SPARE * TopK.k, found.n - 1))
+    values, columns = found.topk_cosine(min(earlier.SPARE * TopK.k, found.n - 1))
     weights = values.to(torch.float64).abs().clamp_max(1.0).numpy() ** TopK.power
     return stability(weights, columns.numpy(), random_parts(found.n), TopK.k, K)
 
@@ -233,7 +233,7 @@ def stability(
     """The mean adjusted Rand index between partitions of the parts, where they overlap."""
     partitions = []
     for part in parts:
-        A = graph_of_part(weights, columns, part, k)
+        A = earlier.graph_of_part(weights, columns, part, k)
         labels = np.full(len(columns), -1)
         labels[part] = spectral.cluster(A, K, random_state=0).labels
         partitions.append(labels)
@@ -253,7 +253,7 @@ def judge(views: list[View], y: np.ndarray) -> dict[str, Any]:
     errors, stable = np.empty((2, len(DIMENSIONS), len(NEIGHBOURS)))
     for a, m in enumerate(DIMENSIONS):
         operator = OrbitForm(views, lam_for_dof(squares, m * K), G.clone())
-        values, indices = operator.topk_cosine(SPARE * max(NEIGHBOURS))
+        values, indices = operator.topk_cosine(earlier.SPARE * max(NEIGHBOURS))
         weights = values.to(torch.float64).abs().clamp_max(1.0) ** TopK.power
         for b, k in enumerate(NEIGHBOURS):
             A = sparse_symmetric(weights[:, :k], indices[:, :k], n)

@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from earlier import agreement
 from elsewhere import family
 from over_problems import default_ways, run
 
 from dcfsc import spectral
-from dcfsc.estimators.stability import ASSIGN, TOPK, agreement, enough_samples
+from dcfsc.estimators.stability import ASSIGN, TOPK, enough_samples
 from dcfsc.metrics import clustering_error
 
 # share of the samples, number of parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,13 @@ def run(
     description: str | None,
     measure: Callable[[np.ndarray, np.ndarray], Figures],
     summary: Callable[[Figures], Figures],
+    problems: Sequence[str] = (),
 ) -> None:
-    """``measure`` for every problem, ``summary`` of those from elsewhere, on the command line."""
+    """``measure`` and ``summary`` for the problems, those from elsewhere unless given.
+
+    On the command line others may be asked for, which the summary leaves out.
+    """
+    problems = problems or list(elsewhere.PROBLEMS)
     options = parser(description)
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--shard", default="0/1", metavar="I/N")
@@ -63,7 +68,7 @@ def run(
     figures: Figures = {}
 
     def save() -> None:
-        known = {n: figures[n] for n in elsewhere.PROBLEMS if n in figures}
+        known = {n: figures[n] for n in problems if n in figures}
         others = {n: r for n, r in figures.items() if n not in known and n != "summary"}
         finish(args, title, {**known, **others, "summary": summary(known) if known else {}})
 
@@ -73,7 +78,7 @@ def run(
         save()
         return
     index, count = (int(number) for number in args.shard.split("/"))
-    names = args.only.split(";") if args.only else list(elsewhere.PROBLEMS)
+    names = args.only.split(";") if args.only else problems
     for name in names[index::count]:
         try:
             X, y = load(name)

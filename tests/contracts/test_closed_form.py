@@ -216,17 +216,17 @@ def test_a_lam_lost_in_rounding_is_named(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 3, 30])
-@pytest.mark.parametrize("times", [1, 3, 10, 30, 100, 1000])
+@pytest.mark.parametrize("times", [3, 10, 30, 100, 1000])
 def test_copies_have_their_leverage_or_lam_is_refused(n, times, form):
     z = torch.from_numpy(np.random.default_rng(n).standard_normal(40))
     Z = z.expand(n, -1).contiguous()
     lam = times * float(Z.square().sum()) * torch.finfo(torch.float64).eps
-    try:
-        leverage = solve(Z, lam, form=form).leverage
-    except InputError as error:
-        assert "lost in rounding" in str(error) and times <= 32
-    else:
-        assert torch.allclose(leverage, torch.full_like(leverage, 1 / n), rtol=0, atol=0.01)
+    if form == "samples" and times < 32:
+        with pytest.raises(InputError, match="lost in rounding"):
+            solve(Z, lam, form=form)
+        return
+    leverage = solve(Z, lam, form=form).leverage
+    assert torch.allclose(leverage, torch.full_like(leverage, 1 / n), rtol=0, atol=0.01)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

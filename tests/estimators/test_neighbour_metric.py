@@ -2,18 +2,23 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.methods import load_model
 from dcfsc.estimators.neighbour_metric import (
     choose_metric,
     in_metric,
+    metric_of,
     neighbour_metric,
     plain_ridge,
+    scatter_of_edges,
 )
+from dcfsc.estimators.regularisation import lam_for
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import solve
 
@@ -136,3 +141,37 @@ def test_twice_takes_the_metric_from_what_once_has_found():
     assert model.fit(X).metric_ == "neighbours-twice"
     _, _, scores = choose_metric("auto", Z, 3)
     assert set(scores) == {"none", "neighbours-twice"}
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+def test_the_scatter_by_the_laplacian_is_that_of_the_edges(opposite):
+    random = np.random.default_rng(3)
+    Z = unit(random.normal(size=(60, 9)))
+    if opposite:
+        Z[::2] *= -1.0
+    A = TopK()(solve(Z, 0.5), 3)
+    edges = A.tocoo()
+    expected = np.zeros((9, 9))
+    for i, j, weight in zip(*edges.coords, edges.data, strict=True):
+        e = (Z[i] - torch.sign(Z[i] @ Z[j]) * Z[j]).numpy()
+        expected += weight * np.outer(e, e)
+    for one_by_one in (False, True):
+        S = scatter_of_edges(Z, A, one_by_one)
+        np.testing.assert_allclose(S, expected, rtol=1e-12, atol=1e-12 * expected.trace())
+
+
+def test_neighbours_that_differ_by_a_hair_still_have_a_metric():
+    random = np.random.default_rng(4)
+    base = random.normal(size=(3, 6))
+    noise = 1e-9 * random.normal(size=(90, 6)) * [100.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    Z = unit(base[np.arange(90) % 3] + noise)
+    T = neighbour_metric(Z, 3)
+    A = TopK()(solve(Z, lam_for(Z, 3, None)), 3)
+    S = scatter_of_edges(Z, A, one_by_one=True) / A.sum()
+    expected = torch.linalg.inv(S + S.trace() / 6 * torch.eye(6, dtype=S.dtype))
+    assert torch.allclose(T @ T.mT, expected, rtol=1e-6)
+
+
+def test_a_graph_without_edges_has_the_identity():
+    Z = unit(np.random.default_rng(5).normal(size=(10, 3)))
+    assert torch.equal(metric_of(Z, sp.csr_array((10, 10))), torch.eye(3, dtype=torch.float64))

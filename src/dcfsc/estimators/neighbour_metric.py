@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -35,7 +36,7 @@ from dcfsc.self_expression import ClosedForm, RidgeFactor, solve
 from dcfsc.self_expression.gram import row_chunks
 
 from .regularisation import lam_for
-from .stability import TOPK, agreement, common_sample, enough_samples
+from .stability import TOPK, common_sample, enough_samples, stabilities
 from .validation import unit_rows
 
 logger = logging.getLogger("dcfsc")
@@ -44,6 +45,7 @@ NAMES = ("auto", "none", "neighbours", "neighbours-twice")
 ROUNDS = {"neighbours": 1, "neighbours-twice": 2}
 CANDIDATES = ("neighbours-twice",)  # that "auto" chooses from, beside none
 MOST_FEATURES = 4096  # a d x d factor of more costs minutes and gigabytes
+NEAR = 1e-6  # a mean squared difference of neighbours, at unit length, that is lost in rounding
 PLAIN = 1e6  # a ridge so many times larger than the samples' squares ranks by the plain cosine
 
 
@@ -87,21 +89,45 @@ def metric_rounds(
 
 
 def metric_of(Z: Tensor, graph: sp.csr_array) -> Tensor:
-    """T (d, d) that whitens what neighbours in the graph (N, N) differ by."""
+    """T (d, d) that whitens what neighbours in the graph (N, N), symmetric, differ by."""
+    total = max(float(graph.sum()), torch.finfo(torch.float64).tiny)
+    S = scatter_of_edges(Z, graph) / total
+    if float(S.trace()) < NEAR:
+        S = scatter_of_edges(Z, graph, one_by_one=True) / total
+    identity = torch.eye(len(S), dtype=torch.float64, device=Z.device)
+    spread = float(S.trace()) / len(S)
+    if spread == 0.0:  # copies alone, or no neighbours: nothing varies
+        return identity.to(Z.dtype)
+    return RidgeFactor(S, spread).whiten(identity).to(Z.dtype)
+
+
+def scatter_of_edges(Z: Tensor, graph: sp.csr_array, one_by_one: bool = False) -> Tensor:
+    """sum_ij A_ij e_ij e_ij', (d, d) in float64, e_ij = z_i - s_ij z_j, s_ij = sign(z_i . z_j).
+
+    A is symmetric, so this is 2 Z' (D - A o s) Z with the degrees D: N d^2 operations in place of
+    d^2 for every edge. The difference loses digits where neighbours are nearly the same; then
+    ``one_by_one`` adds the edges' own.
+    """
     edges_of = graph.tocoo()
     i, j = (torch.from_numpy(index.astype(np.int64)).to(Z.device) for index in edges_of.coords)
     weights = torch.from_numpy(edges_of.data).to(Z.device)
     S = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
+    signs = torch.empty_like(weights)
     for edges in row_chunks(len(i), Z.shape[1], Z.device):
         z, other = Z[i[edges]].to(torch.float64), Z[j[edges]].to(torch.float64)
-        e = z - (z * other).sum(1, keepdim=True).sign() * other
-        S.addmm_(e.mT, weights[edges, None] * e)
-    spread = float(S.trace()) / len(S)
-    if spread == 0.0:  # copies alone: nothing varies
-        return torch.eye(len(S), dtype=Z.dtype, device=Z.device)
-    total = float(weights.sum())
-    factor = RidgeFactor(S / total, spread / total)
-    return factor.whiten(torch.eye(len(S), dtype=torch.float64, device=Z.device)).to(Z.dtype)
+        signs[edges] = (z * other).sum(1).sign()
+        if one_by_one:
+            e = z - signs[edges, None] * other
+            S.addmm_(e.mT, weights[edges, None] * e)
+    if one_by_one:
+        return S
+    signed = sp.csr_array((edges_of.data * signs.cpu().numpy(), edges_of.coords), graph.shape)
+    degrees = np.asarray(graph.sum(axis=1)).reshape(-1)
+    laplacian = sp.csr_array(sp.diags_array(degrees) - signed)
+    Z = Z.to(torch.float64)
+    differences = torch.from_numpy(laplacian @ Z.cpu().numpy()).to(Z.device)
+    S = 2.0 * (Z.mT @ differences)
+    return 0.5 * (S + S.mT)
 
 
 def choose_metric(
@@ -119,23 +145,22 @@ def choose_metric(
         return "none", None, known
     with distributed.alone():
         if name == "auto":
-            name, T, known = _most_stable(sample, n_clusters)
+            known = stabilities(sample, n_clusters, partial(given_ways, n_clusters=n_clusters))
+            name = max(known, key=known.__getitem__)
             told = ", ".join(f"{way} {score:.3f}" for way, score in known.items())
             logger.info("metric: %s (stability: %s)", name, told)
-            if T is None:
+            if name == "none":
                 return name, None, known
-        else:
-            T = neighbour_metric(sample, n_clusters, ROUNDS[name])
+        T = neighbour_metric(sample, n_clusters, ROUNDS[name])
     return name, distributed.broadcast(T, 0) if distributed.active() else T, known
 
 
-def _most_stable(Z: Tensor, n_clusters: int) -> tuple[str, Tensor | None, dict[str, float]]:
+def given_ways(Z: Tensor, n_clusters: int) -> Iterator[tuple[str, ClosedForm]]:
+    """The rows Z (N, d) as they are given, and in the metrics that "auto" chooses from."""
     first = solve(Z, lam_for(Z, n_clusters, None))
-    known = {"none": agreement(first, n_clusters)}
-    best, chosen = "none", None
-    for name, (T, operator) in zip(ROUNDS, metric_rounds(Z, n_clusters, first), strict=False):
+    yield "none", first
+    last = max(ROUNDS[name] for name in CANDIDATES)
+    rounds = islice(metric_rounds(Z, n_clusters, first), last)
+    for name, (_, operator) in zip(ROUNDS, rounds, strict=False):
         if name in CANDIDATES:
-            known[name] = agreement(operator, n_clusters)
-            if known[name] > known[best]:
-                best, chosen = name, T
-    return best, chosen, known
+            yield name, operator

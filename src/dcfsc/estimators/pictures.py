@@ -11,7 +11,8 @@ neighbours there are. Whether pictures are seen so or as they are given, stabili
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from dcfsc.self_expression.ways import Ways
 
 from .neighbour_metric import in_metric, neighbour_metric, plain_ridge
 from .scattering_features import ScatteringFeatures
-from .stability import agreement, common_sample, enough_samples
+from .stability import common_sample, enough_samples, stabilities
 
 logger = logging.getLogger("dcfsc")
 
@@ -71,9 +72,14 @@ class Pictures:
 
     def __call__(self, Z: Tensor) -> Tensor:
         """Features (N, 2, k) of unit length of the pictures Z (N, d), in the metric."""
-        x = _pictures(Z, self.sample_shape)
-        both = (self.features(x), self.features(np.ascontiguousarray(x[..., ::-1])))
-        return torch.stack(both, dim=1)
+        return both_in_metric(self.coefficients(Z), self.T)
+
+    def coefficients(self, Z: Tensor) -> Tensor:
+        """Scattering coefficients (N, 2, k) of unit length of the pictures Z (N, d)."""
+        x = enlarged(_pictures(Z, self.sample_shape))
+        both = (x, np.ascontiguousarray(x[..., ::-1]))
+        found = [torch.from_numpy(self.scattering.transform(y)) for y in both]
+        return torch.stack(found, dim=1).to(self.T.device)
 
     def features(self, x: np.ndarray) -> Tensor:
         """Features (n, k) of unit length of pictures (n, h, w) or (n, c, h, w), in the metric."""
@@ -118,6 +124,11 @@ def enlarged(x: np.ndarray) -> np.ndarray:
     return larger.reshape(len(x), *shape).numpy()
 
 
+def both_in_metric(F: Tensor, T: Tensor) -> Tensor:
+    """The rows of F (N, 2, k) T at unit length."""
+    return torch.stack([in_metric(way.contiguous(), T) for way in F.unbind(1)], dim=1)
+
+
 def mirror_form(Z: Tensor, lam: float, form: str = "auto") -> Ways:
     """The two ways to express samples with features Z (N, 2, k), as they are and mirrored."""
     seen, mirrored = Z[:, 0].contiguous(), Z[:, 1].contiguous()
@@ -142,8 +153,9 @@ def choose_pictures(
     with distributed.alone():
         found = Pictures.of(sample, sample_shape, n_clusters)
         if wanted == "auto":
-            operator = mirror_form(found(sample), plain_ridge(len(sample)))
-            score = agreement(operator, n_clusters)
+            score = stabilities(
+                found.coefficients(sample), n_clusters, partial(_scattered, n_clusters=n_clusters)
+            )["scattering"]
             better = score > max(known.values(), default=-1.0)
             known = {**known, "scattering": score}
             told = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
@@ -152,6 +164,12 @@ def choose_pictures(
             if not better:
                 return None, known
     return found, known
+
+
+def _scattered(F: Tensor, n_clusters: int) -> Iterator[tuple[str, Ways]]:
+    """Coefficients F (n, 2, k) of a part of the pictures, in the metric of its own neighbours."""
+    T = neighbour_metric(F[:, 0].contiguous(), n_clusters)
+    yield "scattering", mirror_form(both_in_metric(F, T), plain_ridge(len(F)))
 
 
 def _pictures(Z: Tensor, sample_shape: Sequence[int]) -> np.ndarray:

@@ -43,7 +43,9 @@ def assign(
     - "filtered": the same of eigenvectors beyond the first ``n_clusters`` too, as many as the
       embedding has, each times 1 / (1 + (1 - w_j) / (1 - w_K)) with its eigenvalue w_j: what the
       resolvent of the Laplacian makes of them. Where a small group takes one of the first K, the
-      direction that it displaces is not lost, and k-means weighs both by their points.
+      direction that it displaces is not lost, and k-means weighs both by their points. Every start
+      of k-means is improved by splitting clusters and joining others as long as that pays
+      (:mod:`dcfsc.spectral.exchange`).
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
       the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
       the best objective wins. The default 1 is the protocol behind published numbers.
@@ -76,7 +78,8 @@ def assign(
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
     elif method in ("kmeans", "filtered"):
-        labels = _kmeans(V if evident.all() else V[evident], K, random, n_init, device)
+        rows_seen = V if evident.all() else V[evident]
+        labels = _kmeans(rows_seen, K, random, n_init, method == "filtered", device)
     elif method == "discretize":
         labels = discretize(V[evident], random, n_restarts)
     else:
@@ -159,12 +162,13 @@ def _kmeans(
     K: int,
     random: np.random.RandomState,
     n_init: int,
+    exchange: bool,
     device: str | torch.device | None,
 ) -> np.ndarray:
     with warnings.catch_warnings():
         # Fewer distinct rows than clusters: said once, in this library's words, by `_complete`.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return kmeans(torch.from_numpy(V).to(device), K, random, n_init)
+        return kmeans(torch.from_numpy(V).to(device), K, random, n_init, exchange)
 
 
 def _lengths(V: np.ndarray) -> np.ndarray:
@@ -180,13 +184,18 @@ def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
         V = embedding.random_walk_vectors()[:, :K]
         return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
     if method == "filtered":
-        return _unit(embedding.vectors * spectral_filter(embedding.values, K))
+        return filtered_rows(embedding, K)
     V = embedding.vectors if method == "kmeans" else embedding.vectors[:, :K]
     if rows == "random_walk":
         V = embedding.random_walk_vectors()[:, : V.shape[1]]
     if rows == "unit" or (rows == "auto" and method == "kmeans"):
         V = _unit(V)
     return V
+
+
+def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
+    """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
+    return _unit(embedding.vectors * spectral_filter(embedding.values, n_clusters))
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:

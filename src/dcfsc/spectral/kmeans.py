@@ -9,6 +9,8 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
 
+from dcfsc.spectral.exchange import Partition, improve
+
 logger = logging.getLogger("dcfsc")
 
 # Beyond this many points the starts run on a sample of SAMPLE of them.
@@ -21,21 +23,32 @@ TOLERANCE = 1e-4
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 
 
-def kmeans(V: Tensor, K: int, random: np.random.RandomState, n_init: int) -> np.ndarray:
+def kmeans(
+    V: Tensor, K: int, random: np.random.RandomState, n_init: int, exchange: bool = False
+) -> np.ndarray:
     """min over K centres c of sum_i min_c |v_i - c|^2 for the rows v of V (n, p): labels (n,).
 
     Up to 50,000 points scikit-learn does it whole. Beyond, it runs ``n_init`` starts on a random
     sample of 20,000 rows, and the best centres descend once over all rows, in float32 matrix
-    products on the device of V. The same seed gives the same starts on every device.
+    products on the device of V. The same seed gives the same starts on every device. With
+    ``exchange`` every start is improved by exchanges (:mod:`dcfsc.spectral.exchange`).
     """
     n = len(V)
     if n <= LARGE:
-        return KMeans(K, n_init=n_init, random_state=random).fit(V.cpu().numpy()).labels_
+        return _best(V.cpu().numpy(), K, random, n_init, exchange).labels
     logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, n)
     chosen = torch.from_numpy(random.choice(n, SAMPLE, replace=False)).to(V.device)
-    sample = V[chosen].cpu().numpy()
-    centres = KMeans(K, n_init=n_init, random_state=random).fit(sample).cluster_centers_
+    centres = _best(V[chosen].cpu().numpy(), K, random, n_init, exchange).centres
     return lloyd(V, torch.from_numpy(centres).to(V.device))[0].cpu().numpy()
+
+
+def _best(
+    V: np.ndarray, K: int, random: np.random.RandomState, n_init: int, exchange: bool
+) -> Partition:
+    if not exchange:
+        return Partition.of(KMeans(K, n_init=n_init, random_state=random).fit(V))
+    starts = (KMeans(K, n_init=1, random_state=random).fit(V) for _ in range(n_init))
+    return min((improve(V, Partition.of(start)) for start in starts), key=lambda p: p.inertia)
 
 
 def lloyd(V: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
