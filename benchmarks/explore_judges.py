@@ -4,9 +4,10 @@
     python benchmarks/explore_judges.py --json results/experiments/judges.json
 
 The default takes the way to see the samples whose partitions of random parts are the most stable.
-Here several forms of that are compared on the problems of elsewhere.py. One problem more or less
-would settle it, so each is turned into five: a random seven tenths of the classes (all of them up
-to four) and of the samples of each, at most 1,000. Six random parts of four fifths are clustered,
+Here several forms of that are compared on the problems of elsewhere.py. Whole, at most 1,500
+samples of each, they leave it to one or two of them which form is better. So each is turned into
+five more: a random seven tenths of the classes (all of them up to four) and of the samples of each,
+at most 1,000. Six random parts of four fifths are clustered,
 
 - "kept": in the metric and by the scattering directions that were found from all samples, the
   neighbours by the size of their coefficients;
@@ -14,9 +15,9 @@ to four) and of the samples of each, at most 1,000. Six random parts of four fif
 - "anew": by ways that are found from the part alone, as a user who had only it would find them,
 
 and compared with each other, or ("..., whole") with the partition of all samples. "errors" are of
-three seeds. "summary": the mean error over families of what each judge takes, by how much it
-differs from the first's, with the standard error over families, how often it takes the best, and
-in "best" the error of the best way each time.
+three seeds. "summary", for the five and for the whole problems: the mean error over families of
+what each judge takes, by how much it differs from the first's, with the standard error over
+families, how often it takes the best, and in "best" the error of the best way each time.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from dcfsc.estimators.stability import (
 SEEDS = range(3)
 STARTS = 3  # of k-means for a part
 VARIANTS = 5
+WHOLE = "whole"
 MOST_SAMPLES = 1000
 JUDGES = ("kept", "signed", "anew")
 Lists = list[tuple[np.ndarray, np.ndarray]]
@@ -124,10 +126,19 @@ def judged(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 def measure(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    return {str(seed): judged(*variant(X, y, seed)) for seed in range(VARIANTS)}
+    found = {str(seed): judged(*variant(X, y, seed)) for seed in range(VARIANTS)}
+    return {**found, WHOLE: judged(X, y)}
 
 
 def summary(figures: dict[str, Any]) -> dict[str, Any]:
+    five, whole = {}, {}
+    for name, variants in figures.items():
+        five[name] = {key: record for key, record in variants.items() if key != WHOLE}
+        whole[name] = {WHOLE: variants[WHOLE]} if WHOLE in variants else {}
+    return {"five of each": compared(five), "whole": compared(whole)}
+
+
+def compared(figures: dict[str, Any]) -> dict[str, Any]:
     judges = [*JUDGES, *(f"{judge}, whole" for judge in JUDGES), "best"]
     errors: dict[str, dict[str, list[float]]] = {judge: {} for judge in judges}
     right = dict.fromkeys(judges, 0)
