@@ -8,9 +8,9 @@ problems of elsewhere.py (at most 1,500 samples of each) and ORL and Extended Ya
 per cent the sum of squares is above the least that any of these found, and the seconds it took,
 means over five seeds.
 
-- "10", "40": the best of so many starts (scikit-learn's, greedy k-means++);
-- "10, then": the best of ten, improved by exchanges (dcfsc.spectral.exchange);
-- "3 each", "10 each": the best of so many starts, each improved.
+- "ten", "forty": the best of so many starts (scikit-learn's, greedy k-means++);
+- "ten then": the best of ten, improved by exchanges (dcfsc.spectral.exchange);
+- "three each", "ten each": the best of so many starts, each improved.
 
 "summary": the mean excess and the seconds of one call over all embeddings, and the share of the
 calls that ended within a ten-thousandth of the least.
@@ -57,11 +57,11 @@ def each_improved(number: int) -> Search:
 
 
 SEARCHES: dict[str, Search] = {
-    "10": starts(10),
-    "40": starts(40),
-    "10, then": then_improved(10),
-    "3 each": each_improved(3),
-    "10 each": each_improved(10),
+    "ten": starts(10),
+    "forty": starts(40),
+    "ten then": then_improved(10),
+    "three each": each_improved(3),
+    "ten each": each_improved(10),
 }
 
 

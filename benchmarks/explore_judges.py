@@ -14,7 +14,7 @@ at most 1,000. Six random parts of four fifths are clustered,
 - "signed": the same, neighbours of negative sign left out where the default leaves them out;
 - "anew": by ways that are found from the part alone, as a user who had only it would find them,
 
-and compared with each other, or ("..., whole") with the partition of all samples. "errors" are of
+and compared with each other, or ("...-whole") with the partition of all samples. "errors" are of
 three seeds. "summary", for the five and for the whole problems: the mean error over families of
 what each judge takes, by how much it differs from the first's, with the standard error over
 families, how often it takes the best, and in "best" the error of the best way each time.
@@ -121,7 +121,7 @@ def judged(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
             labels = partition(TOPK(operator, K), K)
             of_parts.setdefault((name, "anew"), []).append((part, labels))
     for (name, judge), rows in of_parts.items():
-        found[name][judge], found[name][f"{judge}, whole"] = scores(whole[name], rows)
+        found[name][judge], found[name][f"{judge}-whole"] = scores(whole[name], rows)
     return found
 
 
@@ -135,11 +135,11 @@ def summary(figures: dict[str, Any]) -> dict[str, Any]:
     for name, variants in figures.items():
         five[name] = {key: record for key, record in variants.items() if key != WHOLE}
         whole[name] = {WHOLE: variants[WHOLE]} if WHOLE in variants else {}
-    return {"five of each": compared(five), "whole": compared(whole)}
+    return {"five": compared(five), "whole": compared(whole)}
 
 
 def compared(figures: dict[str, Any]) -> dict[str, Any]:
-    judges = [*JUDGES, *(f"{judge}, whole" for judge in JUDGES), "best"]
+    judges = [*JUDGES, *(f"{judge}-whole" for judge in JUDGES), "best"]
     errors: dict[str, dict[str, list[float]]] = {judge: {} for judge in judges}
     right = dict.fromkeys(judges, 0)
     for name, variants in figures.items():
