@@ -4,12 +4,15 @@ Lloyd's descent ends where a cluster has two centres and two others share one, a
 centre finds the way. Splitting a cluster of n points in parts of n_1 and n_2 whose centres are d
 apart lowers the sum of squares by n_1 n_2 / n |d|^2, and joining two clusters raises it by the same
 expression (Ward 1963): both are known before anything is moved. So the exchanges that promise most
-are tried, a descent follows each, and the first that ends lower is kept. A random start improved so
-is nearly as low as the best of forty that are not, at the cost of a few.
+are tried, a descent follows each, and the first that ends lower is kept. Three random starts
+improved so end lower than the best of forty that are not (docs/experiments.md).
 
-Compare the split-and-merge steps of N. Ueda and R. Nakano, "Deterministic annealing EM algorithm",
-Neural Networks 11 (1998), and of P. Fränti and O. Virmajoki, "Iterative shrinking method for
-clustering problems", Pattern Recognition 39 (2006).
+References
+----------
+T. Kaukoranta, P. Fränti, O. Nevalainen. Iterative split-and-merge algorithm for vector quantization
+codebook generation. Optical Engineering 37(10), 1998.
+N. Ueda, R. Nakano, Z. Ghahramani, G. E. Hinton. SMEM algorithm for mixture models. Neural
+Computation 12(9), 2000.
 """
 
 from __future__ import annotations
