@@ -10,7 +10,7 @@ from dcfsc.self_expression import half_filter, largest
 from dcfsc.self_expression.half_filter import LANES, HalfFilter
 from dcfsc.self_expression.largest import largest_inner_products
 
-SCANS = ["plain", "half"]
+SCANS = ["direct", "plain", "half"]
 
 
 def rows(n, d, seed=0, dtype=torch.float32):

@@ -1,9 +1,11 @@
 """The k largest |q_i . y_j| per row, exactly, without the N x N matrix.
 
-Two scans with one result. The *plain* scan multiplies in the precision of the data. The *half*
-scan, for float32 on a GPU with matrix units, multiplies float16 copies as a filter: its error is
-bounded, so what it leaves out is known to be too small, and what it keeps is multiplied again in
-float32. A row for which the bound does not prove that is scanned plainly.
+Three scans with one result. The *direct* scan, for not too many columns on a CPU, multiplies out
+some rows and ranks them whole. The *plain* scan multiplies in the precision of the data too, and
+ranks a few groups of columns. The *half* scan, for float32 on a GPU with matrix units, multiplies
+float16 copies as a filter: its error is bounded, so what it leaves out is known to be too small,
+and what it keeps is multiplied again in float32. A row for which the bound does not prove that is
+scanned plainly.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ logger = logging.getLogger("dcfsc")
 
 _TILE_BYTES = {"cpu": 8 << 20, "cuda": 128 << 20}
 _GATHER_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
+# A CPU ranks so many products of a row sooner than it looks for the groups that can matter.
+_MOST_DIRECT = 40_000
 # Fewer columns than this are scanned plainly, without setting up a filter.
 _SMALLEST_FILTERED = 16_384
 
 # Multiply-adds that take minutes: worth a word on what else there is.
 _LONG_SCAN = {"cpu": 1e13, "cuda": 1e16}
 
-Scan = Literal["auto", "plain", "half"]
+Scan = Literal["auto", "direct", "plain", "half"]
 
 
 def largest_inner_products(
@@ -47,18 +51,21 @@ def largest_inner_products(
     out (a point does not represent itself). Ties, up to the rounding of the data's precision, may
     fall either way.
 
-    Columns are scanned in groups, and a row keeps only each group's largest magnitude. The k best
-    columns lie in the k groups with the largest maxima (a group outside them would need k larger
-    entries elsewhere), so only those groups are multiplied out again and ranked. Memory: one tile,
-    plus n N / group maxima for a block of rows: a few hundred MiB.
+    Plainly, columns are scanned in groups, and a row keeps only each group's largest magnitude. The
+    k best columns lie in the k groups with the largest maxima (a group outside them would need k
+    larger entries elsewhere), so only those groups are multiplied out again and ranked. Memory: one
+    tile, plus n N / group maxima for a block of rows: a few hundred MiB.
 
     ``scan="half"`` takes upper bounds of the maxima from float16 products instead, and more
     groups than k (see :class:`HalfFilter`); "auto" does so for float32 on a GPU and many columns.
+    ``scan="direct"`` has no groups; "auto" takes it on a CPU for fewer than 40,000 columns.
     """
     n, N = Q.shape[0], Y.shape[0]
     k = min(k, N - (diagonal is not None))
     own = None if diagonal is None else torch.arange(diagonal, diagonal + n, device=Q.device)
-    if scan == "auto":
+    if scan == "auto" and group is None and _kind(Q) == "cpu" and N <= _MOST_DIRECT:
+        scan = "direct"
+    elif scan == "auto":
         scan = "half" if _filter_pays(Q, N) else "plain"
     if n * N * Y.shape[1] > _LONG_SCAN[_kind(Q)]:
         logger.info(
@@ -68,11 +75,13 @@ def largest_inner_products(
             n,
             N,
         )
+    if scan == "direct":
+        return _direct(Q, Y, k, own)
     if scan == "plain":
         return _plain(Q, Y, k, own, group)
     if scan == "half":
         return _filtered(Q, Y, k, own, group)
-    raise unknown_name("scan", scan, ("auto", "plain", "half"))
+    raise unknown_name("scan", scan, ("auto", "direct", "plain", "half"))
 
 
 def _filter_pays(Q: Tensor, N: int) -> bool:
@@ -87,6 +96,23 @@ def _filter_pays(Q: Tensor, N: int) -> bool:
 
 def _kind(Q: Tensor) -> str:
     return "cpu" if Q.device.type == "cpu" else "cuda"
+
+
+def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The k largest of all products of a row, some rows at a time."""
+    n, N = Q.shape[0], Y.shape[0]
+    values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
+    indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
+    step = max(16, 2 * _TILE_BYTES[_kind(Q)] // (N * Q.element_size()))
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        products = Q[rows] @ Y.T
+        magnitude = products.abs()
+        if own is not None:
+            magnitude.scatter_(1, own[rows, None], -1.0)
+        indices[rows] = magnitude.topk(k, dim=1).indices
+        values[rows] = products.gather(1, indices[rows])
+    return values, indices
 
 
 def _plain(
