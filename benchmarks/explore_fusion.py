@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from earlier import SPARE, graph_of_part
+from earlier import graph_of_part
 from elsewhere import family
+from explore_judges import neighbours
 from over_problems import default_ways, run
 
 from dcfsc import metrics, spectral
-from dcfsc.affinity.base import ways_of
 from dcfsc.estimators.stability import (
     ASSIGN,
     PARTS,
@@ -61,15 +61,6 @@ def normalised(A: sp.csr_array) -> sp.csr_array:
 def add(graphs: list[sp.csr_array], normal: bool) -> sp.csr_array:
     parts = [normalised(A) for A in graphs] if normal else graphs
     return sp.csr_array(sum(parts[1:], start=parts[0]))
-
-
-def neighbours(operator: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Weights and columns of every sample's nearest, as the graph of all samples takes them."""
-    found = []
-    for way in ways_of(operator):
-        values, columns = TOPK._neighbours(way, SPARE * TOPK.k)
-        found.append((values.clamp_max(1.0).numpy() ** TOPK.power, columns.numpy()))
-    return found
 
 
 def stability(lists: list[list[Any]], normal: bool, n: int, K: int) -> dict[str, float]:
@@ -104,7 +95,7 @@ def measure(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     K = int(y.max()) + 1
     operators = dict(default_ways(X, K))
     graphs = {name: TOPK(operator, K) for name, operator in operators.items()}
-    lists = {name: neighbours(operator) for name, operator in operators.items()}
+    lists = {name: neighbours(operator, signed=True) for name, operator in operators.items()}
     single: dict[str, np.ndarray] = {}
     found: dict[str, Any] = {}
     for name, some, normal in sums(list(graphs)):

@@ -28,14 +28,7 @@ from dcfsc.affinity import TopK
 from dcfsc.estimators.neighbour_metric import MOST_FEATURES, metric_rounds, plain_ridge
 from dcfsc.estimators.pictures import Pictures, both_in_metric, mirror_form
 from dcfsc.estimators.regularisation import lam_for
-from dcfsc.estimators.stability import (
-    ASSIGN,
-    PARTS,
-    SHARE,
-    STARTS,
-    enough_samples,
-    mean_agreement,
-)
+from dcfsc.estimators.stability import ASSIGN, enough_samples, stabilities
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.self_expression import solve
 
@@ -67,18 +60,12 @@ def judged(X: np.ndarray, y: np.ndarray, k: int) -> dict[str, Any]:
         found[name] = {"errors": [metrics.clustering_error(y, labels) for labels in partitions]}
     if not enough_samples(n, K):
         return found
-    random = np.random.RandomState(0)
-    of_parts: dict[str, list[np.ndarray]] = {}
-    for _ in range(PARTS):
-        part = torch.from_numpy(np.sort(random.permutation(n)[: int(SHARE * n)]))
-        for name, operator in ways(Z[part], None if F is None else F[part], K, affinity):
-            labels = np.full(n, -1)
-            labels[part.numpy()] = spectral.cluster(
-                affinity(operator, K), K, assign=ASSIGN, random_state=0, n_init=STARTS
-            ).labels
-            of_parts.setdefault(name, []).append(labels)
-    for name, partitions in of_parts.items():
-        found[name]["stability"] = mean_agreement(partitions)
+
+    def of_part(rows: Tensor) -> Iterator[tuple[str, Any]]:
+        return ways(Z[rows], None if F is None else F[rows], K, affinity)
+
+    for name, score in stabilities(torch.arange(n), K, of_part, affinity).items():
+        found[name]["stability"] = score
     return found
 
 

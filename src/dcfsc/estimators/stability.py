@@ -57,7 +57,10 @@ def enough_samples(n: int, n_clusters: int) -> bool:
 
 
 def stabilities(
-    Z: Tensor, n_clusters: int, ways: Callable[[Tensor], Iterable[tuple[str, Operator]]]
+    Z: Tensor,
+    n_clusters: int,
+    ways: Callable[[Tensor], Iterable[tuple[str, Operator]]],
+    affinity: TopK = TOPK,
 ) -> dict[str, float]:
     """The mean adjusted Rand index between the default's partitions of random parts of Z, by way.
 
@@ -70,7 +73,7 @@ def stabilities(
         for name, operator in ways(Z[torch.from_numpy(part).to(Z.device)]):
             labels = np.full(n, -1)
             labels[part] = spectral.cluster(
-                TOPK(operator, n_clusters),  # type: ignore[arg-type]
+                affinity(operator, n_clusters),  # type: ignore[arg-type]
                 n_clusters,
                 assign=ASSIGN,
                 random_state=0,
