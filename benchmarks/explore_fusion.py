@@ -14,6 +14,8 @@ of each. For every way and every sum of ways:
 - "cut": the normalised cut of its partition in the graph of each single way, and "alike": the
   adjusted Rand index of its partition with that of each single way.
 
+The file was made before starts of k-means were improved by exchanges, which a new run has.
+
 "summary": for each rule, the mean error over families and seeds, and by how much it differs from
 the first rule's, with its standard error over families.
 """

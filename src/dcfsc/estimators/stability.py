@@ -1,10 +1,10 @@
 """How stable partitions are: by this the data decide how they are seen, and labels do not.
 
 A way to see the samples that fits them gives nearly the same partition when some samples are taken
-away. So each way clusters random parts of a sample of the data, four fifths of it each, as it would
-if there were nothing else: its metric and its neighbours are those of the part. The way whose
-partitions agree best with each other where the parts overlap, by the adjusted Rand index, is taken.
-(A metric kept from all samples would make partitions agree by what the samples left out have said.)
+away. So each way clusters random parts of a sample of the data, four fifths of it each, in the
+metric and by the neighbours of the part. The way whose partitions agree best with each other where
+the parts overlap, by the adjusted Rand index, is taken. (A metric kept from all samples would make
+partitions agree by what the samples left out have said.)
 
 References
 ----------

@@ -70,7 +70,7 @@ def exchanges(partition: Partition, halves: Halves) -> list[np.ndarray]:
     for s in np.argsort(-gains)[:SPLITS]:
         apart = losses.copy()
         apart[s] = apart[:, s] = np.inf
-        for flat in np.argsort(apart, axis=None)[:JOINS]:
+        for flat in np.argpartition(apart, min(JOINS, apart.size - 1), axis=None)[:JOINS]:
             a, b = divmod(int(flat), K)
             # A descent gains more than its start promises: up to twice the gain may be lost.
             if apart[a, b] < 2.0 * gains[s]:
