@@ -30,7 +30,7 @@ def one(method: str, n: int) -> dict[str, object]:
     import torch
 
     from dcfsc.datasets import synthetic
-    from dcfsc.estimators.methods import create
+    from dcfsc.estimators.registry import create
 
     warnings.simplefilter("ignore")
     data = synthetic(
@@ -57,7 +57,7 @@ def main() -> None:
     if args.one:
         print(json.dumps(one(args.one[0], int(args.one[1]))))
         return
-    from dcfsc.estimators.methods import METHODS
+    from dcfsc.estimators.registry import METHODS
 
     figures = []
     for method in METHODS:

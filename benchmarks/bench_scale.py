@@ -86,11 +86,11 @@ def cluster_in_stages(
     from dcfsc import spectral
     from dcfsc.affinity import TopK
     from dcfsc.estimators.base import _spectral_device
-    from dcfsc.estimators.neighbour_metric import choose_metric, in_metric, plain_ridge
+    from dcfsc.representations.neighbour_metric import choose_metric, in_metric, plain_ridge
     from dcfsc.estimators.regularisation import lam_for
     from dcfsc.estimators.validation import as_float, unit_rows
     from dcfsc.self_expression import solve
-    from dcfsc.self_expression.approximate import ApproximateNeighbours
+    from dcfsc.neighbours.approximate import ApproximateNeighbours
 
     stages = Stages()
     begin = time.perf_counter()

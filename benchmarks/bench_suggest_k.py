@@ -18,7 +18,7 @@ import numpy as np
 from measure import finish, parser
 
 from dcfsc import datasets, suggest_k
-from dcfsc.cli_output import CLEAR
+from dcfsc.cli.output import CLEAR
 
 Problem = tuple[str, np.ndarray, int, dict[str, Any]]
 DRAW = 1  # the rule was looked for on other draws, with seed 0

@@ -21,8 +21,8 @@ from measure import finish, parser
 from torch import Tensor
 
 from dcfsc.self_expression import half_filter
-from dcfsc.self_expression.half_filter import HalfFilter
-from dcfsc.self_expression.largest import largest_inner_products
+from dcfsc.neighbours.half_filter import HalfFilter
+from dcfsc.neighbours.exact import largest_inner_products
 
 ALLOWED = 1e-6
 SAMPLE = 256

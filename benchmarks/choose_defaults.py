@@ -48,7 +48,7 @@ from elsewhere import family
 from measure import finish, parser
 
 from dcfsc.errors import InputError
-from dcfsc.estimators.stability import ASSIGN
+from dcfsc.representations.stability import ASSIGN
 
 
 def pieces(args: Any) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from dcfsc import networks, spectral
 from dcfsc.estimators.network_choice import largest_magnitude, network_input
 from dcfsc.estimators.regularisation import LATENT_SUBSPACE_DIM
-from dcfsc.estimators.transformations import permutations
+from dcfsc.representations.orbits import permutations
 from dcfsc.estimators.validation import local_generator, unit_rows
 from dcfsc.self_expression import lam_for_dof
 from dcfsc.self_expression.orbit import OrbitForm, orbit_gram

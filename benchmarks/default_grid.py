@@ -20,16 +20,16 @@ from torch import Tensor
 
 from dcfsc import spectral
 from dcfsc.affinity import TopK
-from dcfsc.estimators.neighbour_metric import (
+from dcfsc.representations.neighbour_metric import (
     MOST_FEATURES,
     in_metric,
     metric_rounds,
     plain_ridge,
 )
-from dcfsc.estimators.pictures import ENLARGED_SIDE, SMALLEST_SIDE, enlarged, mirror_form
+from dcfsc.representations.scattering import ENLARGED_SIDE, SMALLEST_SIDE, enlarged, mirror_form
 from dcfsc.estimators.scattering_features import ScatteringFeatures
-from dcfsc.estimators.stability import ASSIGN, SHARE
-from dcfsc.estimators.transformations import ALL, views_of
+from dcfsc.representations.stability import ASSIGN, SHARE
+from dcfsc.representations.orbits import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values

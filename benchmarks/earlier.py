@@ -18,10 +18,10 @@ from torch import Tensor
 from dcfsc import spectral
 from dcfsc.affinity import TopK
 from dcfsc.affinity.base import ways_of
-from dcfsc.estimators.neighbour_metric import metric_rounds
+from dcfsc.representations.neighbour_metric import metric_rounds
 from dcfsc.estimators.regularisation import lam_for
-from dcfsc.estimators.stability import ASSIGN as FILTERED
-from dcfsc.estimators.stability import PARTS, SHARE, TOPK, Operator, mean_agreement
+from dcfsc.representations.stability import ASSIGN as FILTERED
+from dcfsc.representations.stability import PARTS, SHARE, TOPK, Operator, mean_agreement
 from dcfsc.self_expression import lam_for_dof, solve
 from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
 

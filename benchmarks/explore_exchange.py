@@ -28,7 +28,7 @@ from over_problems import default_ways, run
 from sklearn.cluster import KMeans
 
 from dcfsc import spectral
-from dcfsc.estimators.stability import TOPK
+from dcfsc.representations.stability import TOPK
 from dcfsc.spectral.assignment import filtered_rows
 from dcfsc.spectral.exchange import Partition, improve
 

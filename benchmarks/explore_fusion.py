@@ -9,7 +9,7 @@ each way has the same say for every sample), on the problems of elsewhere.py, at
 of each. For every way and every sum of ways:
 
 - "errors": of five seeds, with 10 and with 40 starts of k-means;
-- "parts": the agreement of partitions of random parts (dcfsc.estimators.stability), with 10 and
+- "parts": the agreement of partitions of random parts (dcfsc.representations.stability), with 10 and
   with 40 starts;
 - "cut": the normalised cut of its partition in the graph of each single way, and "alike": the
   adjusted Rand index of its partition with that of each single way.
@@ -33,7 +33,7 @@ from explore_judges import neighbours
 from over_problems import default_ways, run
 
 from dcfsc import metrics, spectral
-from dcfsc.estimators.stability import (
+from dcfsc.representations.stability import (
     ASSIGN,
     PARTS,
     SHARE,

@@ -33,7 +33,7 @@ from over_problems import default_ways, run
 
 from dcfsc import metrics, spectral
 from dcfsc.affinity.base import ways_of
-from dcfsc.estimators.stability import (
+from dcfsc.representations.stability import (
     ASSIGN,
     PARTS,
     SHARE,

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from dcfsc import metrics, spectral
 from dcfsc.affinity import TopK
-from dcfsc.estimators.neighbour_metric import MOST_FEATURES, metric_rounds, plain_ridge
-from dcfsc.estimators.pictures import Pictures, both_in_metric, mirror_form
+from dcfsc.representations.neighbour_metric import MOST_FEATURES, metric_rounds, plain_ridge
+from dcfsc.representations.scattering import Pictures, both_in_metric, mirror_form
 from dcfsc.estimators.regularisation import lam_for
-from dcfsc.estimators.stability import ASSIGN, enough_samples, stabilities
+from dcfsc.representations.stability import ASSIGN, enough_samples, stabilities
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.self_expression import solve
 

@@ -33,11 +33,11 @@ from torch import Tensor
 
 from dcfsc import spectral
 from dcfsc.errors import InputError
-from dcfsc.estimators.neighbour_metric import in_metric, plain_ridge
-from dcfsc.estimators.pictures import mirror_form
+from dcfsc.representations.neighbour_metric import in_metric, plain_ridge
+from dcfsc.representations.scattering import mirror_form
 from dcfsc.estimators.regularisation import lam_for
 from dcfsc.estimators.scattering_features import ScatteringFeatures
-from dcfsc.estimators.transformations import ALL, views_of
+from dcfsc.representations.orbits import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import solve

@@ -36,8 +36,8 @@ from dcfsc import ClosedFormSubspaceClustering, spectral
 from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.stability import SHARE
-from dcfsc.estimators.transformations import ALL, views_of
+from dcfsc.representations.stability import SHARE
+from dcfsc.representations.orbits import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import ari, clustering_error
 from dcfsc.self_expression import RidgeFactor, add_gram, gram, lam_for_dof

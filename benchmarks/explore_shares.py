@@ -3,7 +3,7 @@
     export DCFSC_ELSEWHERE=...
     python benchmarks/explore_shares.py --json results/experiments/shares.json
 
-The most stable way to see the samples is taken (dcfsc.estimators.stability): here with six parts of
+The most stable way to see the samples is taken (dcfsc.representations.stability): here with six parts of
 a half to nine tenths of them, and with 12 and 24 parts of four fifths, on the problems of
 elsewhere.py, at most 1,500 samples of each. The ways are the default's: as they are, in the metric
 of neighbours after two rounds, and pictures by their scattering coefficients. "summary": the mean
@@ -22,7 +22,7 @@ from elsewhere import family
 from over_problems import default_ways, run
 
 from dcfsc import spectral
-from dcfsc.estimators.stability import ASSIGN, TOPK, enough_samples
+from dcfsc.representations.stability import ASSIGN, TOPK, enough_samples
 from dcfsc.metrics import clustering_error
 
 # share of the samples, number of parts

@@ -30,7 +30,7 @@ from elsewhere import family
 from over_problems import default_ways, run
 
 from dcfsc import spectral
-from dcfsc.estimators.stability import TOPK
+from dcfsc.representations.stability import TOPK
 from dcfsc.metrics import clustering_error
 from dcfsc.spectral.kmeans import kmeans
 

@@ -30,7 +30,7 @@ from measure import finish, parser
 from dcfsc import spectral
 from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
-from dcfsc.estimators.transformations import ALL, views_of
+from dcfsc.representations.orbits import ALL, views_of
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.metrics import ari, clustering_error
 from dcfsc.self_expression import lam_for_dof

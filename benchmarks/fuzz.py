@@ -27,7 +27,7 @@ import victims
 import watched
 from odd_arrays import CONTENTS, DEFECTS, TYPES, Recipe
 
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 
 AFFINITIES, ASSIGNMENTS = ("topk", "symmetric", "low_rank"), ("kmeans", "discretize", "cluster_qr")
 FORMS = ("auto", "samples", "features")

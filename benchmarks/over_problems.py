@@ -15,13 +15,13 @@ from elsewhere import MOST_SAMPLES, part
 from measure import finish, parser
 
 from dcfsc.errors import InputError
-from dcfsc.estimators.neighbour_metric import (
+from dcfsc.representations.neighbour_metric import (
     MOST_FEATURES,
     in_metric,
     neighbour_metric,
     plain_ridge,
 )
-from dcfsc.estimators.pictures import Pictures, mirror_form
+from dcfsc.representations.scattering import Pictures, mirror_form
 from dcfsc.estimators.regularisation import lam_for
 from dcfsc.estimators.validation import as_float, unit_rows
 from dcfsc.self_expression import solve

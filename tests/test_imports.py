@@ -23,8 +23,8 @@ def loaded_after(code: str) -> set[str]:
     [
         "import dcfsc; dir(dcfsc); dcfsc.__version__",
         "import dcfsc.cli",
-        "import dcfsc.errors, dcfsc.cli_output, dcfsc.cli_suggest",
-        "from dcfsc.callbacks import TensorBoard; TensorBoard('somewhere')",
+        "import dcfsc.errors, dcfsc.cli.output, dcfsc.cli.suggest",
+        "from dcfsc.training.callbacks import TensorBoard; TensorBoard('somewhere')",
     ],
 )
 def test_nothing_heavy_is_imported(code: str) -> None:

@@ -1,3 +1,3 @@
-from .cli import main
+from dcfsc.cli import main
 
 main()

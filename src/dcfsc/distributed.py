@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from dcfsc.errors import DcfscError, InputError
 
-_sharded = False  # whether sums are over processes; see `sharded`
+# Whether sums are over processes; see `sharded`. The one ambient state there is.
+_sharded: ContextVar[bool] = ContextVar("sharded", default=False)
 
 TIMEOUT_SECONDS = 600.0
 BLOCK_BYTES = 1 << 26  # sent at a time where rows are collected
@@ -43,15 +45,15 @@ def launched() -> bool:
 
 def active() -> bool:
     """Whether samples are divided among processes just now."""
-    return _sharded
+    return _sharded.get()
 
 
 def rank() -> int:
-    return dist.get_rank() if _sharded else 0
+    return dist.get_rank() if active() else 0
 
 
 def size() -> int:
-    return dist.get_world_size() if _sharded else 1
+    return dist.get_world_size() if active() else 1
 
 
 def described(device: torch.device) -> dict[str, Any]:
@@ -168,12 +170,11 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def _switched(value: bool) -> Iterator[None]:
-    global _sharded
-    before, _sharded = _sharded, value
+    token = _sharded.set(value)
     try:
         yield
     finally:
-        _sharded = before
+        _sharded.reset(token)
 
 
 def shard(n: int, rank: int, size: int) -> slice:
@@ -183,7 +184,7 @@ def shard(n: int, rank: int, size: int) -> slice:
 
 def total(tensor: Tensor) -> Tensor:
     """The sum of ``tensor`` over the processes, in place and returned; every one gets it."""
-    if _sharded:
+    if active():
         wire = _on_wire(tensor)
         with lost_peer():
             dist.all_reduce(wire)
@@ -193,12 +194,17 @@ def total(tensor: Tensor) -> Tensor:
 
 def total_number(value: float) -> float:
     """The sum of a number over the processes, in double precision."""
-    return float(total(torch.tensor(float(value), dtype=torch.float64))) if _sharded else value
+    return float(total(torch.tensor(float(value), dtype=torch.float64))) if active() else value
+
+
+def total_count(n: int) -> int:
+    """The number of samples of all processes, of which this one has n."""
+    return round(total_number(n))
 
 
 def smallest_number(value: float) -> float:
     """The smallest of the processes' numbers."""
-    if not _sharded:
+    if not active():
         return value
     number = _on_wire(torch.tensor(float(value), dtype=torch.float64))
     with lost_peer():
@@ -208,7 +214,7 @@ def smallest_number(value: float) -> float:
 
 def gather_rows(rows: Tensor) -> Tensor:
     """Every process's rows (n_r, ...), unequal in number, stacked in the order of the ranks."""
-    if not _sharded:
+    if not active():
         return rows
     counts = row_counts(len(rows), rows.device)
     padded = rows.new_zeros(max(counts), *rows.shape[1:])
@@ -226,7 +232,7 @@ def collect_rows(rows: Tensor, counts: Sequence[int] | None = None) -> Tensor | 
 
     Sent a block at a time, so that no device ever holds more than a block besides its own rows.
     """
-    if not _sharded:
+    if not active():
         return rows.cpu()
     counts = row_counts(len(rows), rows.device) if counts is None else counts
     row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
@@ -262,7 +268,7 @@ def receive(tensor: Tensor, source: int) -> Tensor:
 
 def row_counts(n: int, device: torch.device) -> list[int]:
     """How many samples each process has."""
-    if not _sharded:
+    if not active():
         return [n]
     counts = torch.zeros(size(), dtype=torch.int64, device=device)
     counts[rank()] = n
@@ -271,7 +277,7 @@ def row_counts(n: int, device: torch.device) -> list[int]:
 
 def broadcast(tensor: Tensor, source: int) -> Tensor:
     """``tensor`` of the process ``source``, in place and returned."""
-    if _sharded:
+    if active():
         wire = _on_wire(tensor)
         with lost_peer():
             dist.broadcast(wire, source)
@@ -291,7 +297,7 @@ def hear(count: int) -> list[int]:
 
 def broadcast_bytes(content: bytes | None) -> bytes | None:
     """The first process's bytes, or None if it has none."""
-    if not _sharded:
+    if not active():
         return content
     if rank() == 0:
         tell(-1 if content is None else len(content))

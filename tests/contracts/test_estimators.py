@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 

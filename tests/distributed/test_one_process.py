@@ -14,12 +14,12 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed, networks
 from dcfsc.affinity import TopK
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.datasets.streamed import stream_npy
-from dcfsc.distributed_run import Share, fit_run
 from dcfsc.errors import InputError
 from dcfsc.estimators import SSCOMP, sharded
+from dcfsc.neighbours.sharded import in_order
 from dcfsc.networks import MLPSpec
+from dcfsc.runs.torchrun import Share, fit_run
 from dcfsc.self_expression import solve
-from dcfsc.self_expression.sharded import in_order
 from dcfsc.training import History, ShareOfEnergy, train
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from dcfsc.cli import app
 from dcfsc.datasets import synthetic
-from dcfsc.run_checkpoint import CHECKPOINT
+from dcfsc.runs.checkpoint import CHECKPOINT
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 DEEP = ["--device", "cpu", "--no-report", "--pretrain-epochs", "3", "--steps", "40"]

@@ -25,7 +25,7 @@ import dcfsc
 import dcfsc.datasets
 import dcfsc.estimators.deep
 from dcfsc.cli import app
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

@@ -19,7 +19,7 @@ from dcfsc import (
 )
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import solve
 

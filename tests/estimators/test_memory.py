@@ -6,7 +6,7 @@ import torch
 
 from dcfsc.errors import InputError
 from dcfsc.estimators import memory
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 
 N_BY_N = sorted(set(METHODS) - {"dcfsc", "closed-form", "ssc-omp"})
 

@@ -14,7 +14,7 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import load_model
+from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 

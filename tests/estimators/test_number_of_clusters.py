@@ -121,7 +121,7 @@ def test_bad_parameters_are_one_line(options: dict[str, object], said: str) -> N
 def test_graphs_are_those_of_fit() -> None:
     """The graph made for K is the one that the estimator clusters into K, without a metric."""
     from dcfsc import ClosedFormSubspaceClustering
-    from dcfsc.estimators.validation import unit_rows
+    from dcfsc.neighbours import unit_rows
 
     X = synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
     dofs, spectra = number_of_clusters._spectra(unit_rows(torch.from_numpy(X)), 8, None, "topk", 0)

@@ -13,10 +13,10 @@ from dcfsc import affinity, datasets, spectral
 from dcfsc.errors import InputError
 from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
 from dcfsc.experiments.cells import Cell, CellStore, Problem
-from dcfsc.experiments.machine import PeakMemory
 from dcfsc.experiments.methods import METHODS
 from dcfsc.experiments.pipeline import Session, measure, select, spectrum, to_json
 from dcfsc.experiments.protocols import PROTOCOLS, Task, published_latents_at_pixel_energy
+from dcfsc.machine import PeakMemory
 from dcfsc.metrics import clustering_error
 
 PROBLEM = Problem("digits", 3, per_class=30)

@@ -16,15 +16,15 @@ from typing import Any
 import malformed
 import mutations
 import numpy as np
+from running import fit_run
 
 from dcfsc import DCFSC, AutoencoderFeatures, ClosedFormSubspaceClustering
-from dcfsc.datasets import load, originals
-from dcfsc.estimators.features import load_features
-from dcfsc.estimators.methods import load_model
+from dcfsc.datasets import check_finite, load, originals
+from dcfsc.estimators.registry import load_features, load_model
 from dcfsc.networks.weights import network_for_weights
 from dcfsc.report import read_details, write_report
-from dcfsc.run_folder import read_run
-from dcfsc.runs import check_samples, fit_run, predict_run
+from dcfsc.runs.folder import read_run
+from dcfsc.runs.prediction import predict_run
 
 Rng = np.random.Generator
 N, SHAPE, K = 12, (8, 8), 3
@@ -146,7 +146,7 @@ RUN_FILES = {
 
 def read_data(path: Path) -> None:
     data = load(path)
-    check_samples(data)
+    check_finite(data.X, data.name)
     assert len(data.X[:2]) in (1, 2)
 
 

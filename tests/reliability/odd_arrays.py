@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 from dcfsc.self_expression import solve
 
 CONTENTS = (

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import fit_run
 
-from dcfsc import run_folder, runs
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
+from dcfsc.runs import folder as run_folder
+from dcfsc.runs.folder import read_run
 
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
 
@@ -52,7 +54,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("no_work")
 def test_a_full_disk_is_found_before_the_work(data: Dataset, small_disk: Path) -> None:
     with pytest.raises(InputError, match="No space left on device; choose another place") as raised:
-        runs.fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
     assert len(str(raised.value).splitlines()) == 1
     assert list(small_disk.iterdir()) == []
 
@@ -64,7 +66,7 @@ def test_a_folder_that_takes_no_files_is_found_before_the_work(
     if subprocess.run(["mount", "-o", "remount,ro", str(small_disk)]).returncode:
         pytest.skip("may not mount a file system read-only")
     with pytest.raises(InputError, match="Read-only file system; choose another place"):
-        runs.fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
 
 
 @pytest.mark.usefixtures("no_work")
@@ -79,7 +81,7 @@ def test_room_is_asked_for_before_the_work(
 
     monkeypatch.setattr(os, "posix_fallocate", allocate, raising=False)
     with pytest.raises(InputError, match="No space left on device"):
-        runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
     assert asked == [run_folder.room_for(data, "closed-form", None)]
     assert asked[0] > 4 * data.X.size
     assert list(tmp_path.iterdir()) == []
@@ -88,15 +90,15 @@ def test_room_is_asked_for_before_the_work(
 def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = runs.fit_run(data, "closed-form", OPTIONS, tmp_path / "run", progress=False)
+    first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", progress=False)
 
     def full(self: object, path: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full)
     with pytest.raises(InputError, match="No space left on device"):
-        runs.fit_run(data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run")
-    again = runs.read_run(tmp_path / "run")
+        fit_run(data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run")
+    again = read_run(tmp_path / "run")
     assert again.record["seed"] == 0
     assert np.array_equal(again.labels, first.labels)
     assert [p.name for p in tmp_path.joinpath("run").iterdir() if p.suffix == ".part"] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dcfsc.errors import InputError
-from dcfsc.run_folder import LOCK, alone_in
+from dcfsc.runs.folder import LOCK, alone_in
 
 HERE = Path(__file__).parent
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
@@ -54,7 +54,7 @@ def test_what_a_killed_run_left_is_no_obstacle(tmp_path):
 
 @posix
 def test_a_killed_holder_gives_the_lock_back(tmp_path):
-    held = "import sys, time, pathlib; from dcfsc.run_folder import alone_in\n"
+    held = "import sys, time, pathlib; from dcfsc.runs.folder import alone_in\n"
     held += "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", held, tmp_path], stdout=subprocess.PIPE)
     assert child.stdout is not None

@@ -16,7 +16,7 @@ import pytest
 from dcfsc import DCFSC
 from dcfsc.datasets import load
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import load_model
+from dcfsc.estimators.registry import load_model
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "dcfsc"

@@ -12,7 +12,7 @@ from odd_arrays import Recipe
 
 from dcfsc import AutoencoderFeatures
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import METHODS
+from dcfsc.estimators.registry import METHODS
 
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 40)),

@@ -26,9 +26,9 @@ import numpy as np
 
 from dcfsc import DCFSC, cli
 from dcfsc.errors import InputError
-from dcfsc.estimators.methods import load_model
-from dcfsc.run_checkpoint import CHECKPOINT
-from dcfsc.run_folder import MODEL, read_run
+from dcfsc.estimators.registry import load_model
+from dcfsc.runs.checkpoint import CHECKPOINT
+from dcfsc.runs.folder import MODEL, read_run
 
 SAMPLES, CLUSTERS = 120, 4
 FIT = ("-k", str(CLUSTERS), "--method", "dcfsc", "--steps", "16", "--pretrain-epochs", "8")

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import fit_run
 
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.report import Details, read_details
-from dcfsc.runs import Run, fit_run
+from dcfsc.runs.folder import Run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 START_SECONDS = 60

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dcfsc.runs import Run
+from dcfsc.runs.folder import Run
 
 Browser = Any  # of conftest, which is no module to import from
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import fit_run
 from typer.testing import CliRunner, Result
 
-from dcfsc import runs
 from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.report import read_details
-from dcfsc.runs import Run, fit_run
+from dcfsc.runs.folder import Run, read_run
 
 FIT = ("-k", 3, "--method", "closed-form", "--device", "cpu", "--out", "run")
 FILES = ["details.npz", "labels.csv", "model.safetensors", "report.html", "run.json"]
@@ -114,7 +114,7 @@ def test_failing_report_is_one_warning_and_the_run_stays(
     (line,) = result.stderr.splitlines()
     assert line.startswith("warning: the run is saved in run, but its report could not be made")
     assert "ZeroDivisionError: by nothing" in line
-    assert len(runs.read_run("run").labels) == 90
+    assert len(read_run("run").labels) == 90
     assert not Path("run/report.html").exists()
     assert not [name for name in os.listdir("run") if name.endswith(".part")]
 

@@ -17,7 +17,7 @@ import pytest
 from dcfsc.report import Details, read_details, render
 from dcfsc.report.page import cluster_colours
 from dcfsc.report.sections import seconds
-from dcfsc.runs import Run, read_run
+from dcfsc.runs.folder import Run, read_run
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

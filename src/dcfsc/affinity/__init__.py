@@ -1,4 +1,7 @@
-"""Affinities: from coefficients to a non-negative symmetric matrix, dense or sparse."""
+"""Affinities: from an operator to a non-negative symmetric matrix, one file a rule.
+
+They ask operators only what :class:`dcfsc.self_expression.Operator` declares.
+"""
 
 from .base import Affinity, AffinityMatrix
 from .low_rank import LowRank

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import scipy.sparse as sp
 from torch import Tensor
 
+if TYPE_CHECKING:  # stages do not import each other; this one only asks what operators declare
+    from dcfsc.self_expression import Operator
+
 AffinityMatrix: TypeAlias = "Tensor | sp.csr_array"
-
-
-class Coefficients(Protocol):
-    """The part of a self-expression that an affinity reads; rows are samples."""
-
-    n: int
-
-    def topk(self, k: int) -> tuple[Tensor, Tensor]: ...
-
-    def dense(self) -> Tensor: ...
 
 
 class Affinity(Protocol):
     """Coefficients (N, N) and the number of clusters -> A (N, N), A >= 0, A = A', dense or CSR."""
 
-    def __call__(self, coefficients: Coefficients, n_clusters: int) -> AffinityMatrix: ...
-
-
-def ways_of(coefficients: Any) -> tuple[Any, ...]:
-    """The ways of coefficients that have several, whose graphs are added; others are one way."""
-    return tuple(getattr(coefficients, "ways", (coefficients,)))
+    def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix: ...

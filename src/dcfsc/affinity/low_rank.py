@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dcfsc.errors import InputError
 
-from .base import Coefficients
+if TYPE_CHECKING:
+    from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class LowRank:
                 f"power={self.power}."
             )
 
-    def __call__(self, coefficients: Coefficients, n_clusters: int) -> Tensor:
-        C = keep_energy(coefficients.dense(), self.share)
+    def __call__(self, operator: Operator, n_clusters: int) -> Tensor:
+        C = keep_energy(operator.dense(), self.share)
         rank = max(1, min(self.dim * n_clusters + 1, C.shape[0] - 1))
         C = 0.5 * (C + C.mT)
         if C.shape[0] <= self.double_below:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .base import Coefficients
+if TYPE_CHECKING:
+    from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class RowSpace:
     tol: float = 1e-4
     power: int = 4
 
-    def __call__(self, coefficients: Coefficients, n_clusters: int) -> Tensor:
-        C = coefficients.dense().to(torch.float64)
+    def __call__(self, operator: Operator, n_clusters: int) -> Tensor:
+        C = operator.dense().to(torch.float64)
         _, S, Vt = torch.linalg.svd(C, full_matrices=False)
         rank = max(1, int((self.tol * S[0] < S).sum()))
         rows = Vt[:rank].mT * S[:rank].sqrt()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from .base import AffinityMatrix, Coefficients
+from .base import AffinityMatrix
+
+if TYPE_CHECKING:
+    from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,10 @@ class Symmetric:
 
     scale: bool = True
 
-    def __call__(self, coefficients: Coefficients, n_clusters: int) -> AffinityMatrix:
-        if hasattr(coefficients, "csr"):
-            return self._sparse(coefficients.csr)
-        A = coefficients.dense().abs()
+    def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix:
+        if operator.sparse is not None:
+            return self._sparse(operator.sparse)
+        A = operator.dense().abs()
         if self.scale:
             largest = A.amax(dim=1, keepdim=True)
             A = A / largest.masked_fill(largest == 0, 1.0)

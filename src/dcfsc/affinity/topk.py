@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 
-from .base import Coefficients, ways_of
+if TYPE_CHECKING:
+    from dcfsc.self_expression import Operator
 
 logger = logging.getLogger("dcfsc")
 
@@ -47,11 +48,11 @@ class TopK:
     ``search="approximate"`` takes nearly the largest, from a search that looks at a small share of
     the pairs and measures what it misses. It is never chosen unless asked for.
 
-    Coefficients in several ways (:class:`dcfsc.self_expression.ways.Ways`) have the sum of the
-    graphs of each.
+    An operator of several parts (:class:`dcfsc.self_expression.Combined`) has the sum of the graphs
+    of its parts.
 
-    Memory N k: the N x N matrix never exists where the coefficients can give their top k by
-    themselves, as the closed form can. The graph is put together where the coefficients live.
+    Memory N k: the N x N matrix never exists where the operator finds its top k without
+    it, as the closed form does. The graph is put together where the coefficients live.
     """
 
     k: int = 8
@@ -73,49 +74,45 @@ class TopK:
                 f"k must be at least 1 and power positive; got k={self.k}, power={self.power}."
             )
 
-    def __call__(self, coefficients: Coefficients, n_clusters: int) -> sp.csr_array:
-        k, largest = self.k, min(LARGEST_K, coefficients.n - 1)
+    def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
+        k, largest = self.k, min(LARGEST_K, operator.n - 1)
         # A scan costs nearly the same for twice as many neighbours, a second scan costs twice.
         spare = (self.grow or self.signs != "both") and k < largest
-        ways = ways_of(coefficients)
-        found = [self._neighbours(way, 2 * k if spare else k) for way in ways]
-        A = self._graphs(ways, found, k)
+        lists = [self._neighbours(part, 2 * k if spare else k) for part in operator.parts]
+        A = self._graphs(operator, lists, k)
         while self.grow and k < largest:
             pieces = _count_components(A)
             if pieces <= n_clusters:
                 break
             k *= 2
             logger.info("the graph has %d pieces, more than clusters: k grows to %d", pieces, k)
-            if k > found[0][0].shape[1]:
-                found = [self._neighbours(way, 2 * k if k < largest else k) for way in ways]
-            A = self._graphs(ways, found, k)
+            if k > lists[0][0].shape[1]:
+                wanted = 2 * k if k < largest else k
+                lists = [self._neighbours(part, wanted) for part in operator.parts]
+            A = self._graphs(operator, lists, k)
         return A
 
     def _graphs(
-        self, ways: Sequence[Coefficients], found: Sequence[tuple[Tensor, Tensor]], k: int
+        self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int
     ) -> sp.csr_array:
-        graphs = [self._graph(way, lists, k) for way, lists in zip(ways, found, strict=True)]
+        pairs = zip(operator.parts, lists, strict=True)
+        graphs = [self._graph(part, neighbours, k) for part, neighbours in pairs]
         return graphs[0] if len(graphs) == 1 else sp.csr_array(sum(graphs[1:], start=graphs[0]))
 
-    def _neighbours(self, coefficients: Coefficients, k: int) -> tuple[Tensor, Tensor]:
+    def _neighbours(self, operator: Operator, k: int) -> tuple[Tensor, Tensor]:
         """Magnitudes, in descending order, and columns (N, k)."""
-        if self._by_cosine(coefficients):
-            values, indices = coefficients.topk_cosine(k)  # type: ignore[attr-defined]
+        if self._by_cosine(operator):
+            values, indices = operator.topk_cosine(k)
         elif self.search == "exact":
-            values, indices = coefficients.topk(k)
-        elif hasattr(coefficients, "approximate_topk"):
-            values, indices = coefficients.approximate_topk(k)
+            values, indices = operator.topk(k)
         else:
-            raise InputError(
-                "search='approximate' needs coefficients with approximate_topk, such as "
-                "those of dcfsc.self_expression.approximate; use search='exact' here."
-            )
+            values, indices = operator.approximate_topk(k)
         if values.device.type not in ("cpu", "cuda"):  # Metal has no float64
             values, indices = values.cpu(), indices.cpu()
         magnitude = values.detach().abs().to(torch.float64)
         magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
         negative = values.detach().lt(0).gather(1, order)
-        if self._leaves_out(negative, self._by_cosine(coefficients)):
+        if self._leaves_out(negative, self._by_cosine(operator)):
             # A sample that has no other neighbours keeps them: alone it would be a cluster.
             opposite = negative & ~negative.all(dim=1, keepdim=True)
             magnitude, again = magnitude.masked_fill_(opposite, 0.0).sort(
@@ -133,32 +130,35 @@ class TopK:
             logger.info("neighbours of negative sign, %.2g%%, are left out", 100 * share)
         return 0.0 < share < FEW_OPPOSITES
 
-    def _by_cosine(self, coefficients: Coefficients) -> bool:
+    def _by_cosine(self, operator: Operator) -> bool:
+        """Whether neighbours are ranked, and not only weighted, by the cosine."""
         return (
-            self.search == "exact"
-            and self.scale in ("auto", "cosine")
-            and hasattr(coefficients, "topk_cosine")
+            self.search == "exact" and self.scale in ("auto", "cosine") and operator.ranks_by_cosine
         )
 
-    def _graph(
-        self, coefficients: Coefficients, found: tuple[Tensor, Tensor], k: int
-    ) -> sp.csr_array:
-        weights, columns = found[0][:, :k], found[1][:, :k]
-        if self._by_cosine(coefficients):
-            return sparse_symmetric(weights.clamp_max(1.0) ** self.power, columns, coefficients.n)
-        leverage = getattr(coefficients, "leverage", None)
-        if self.scale == "cosine" or (self.scale == "auto" and leverage is not None):
-            if leverage is None:
-                raise InputError("scale='cosine' needs the closed form; use 'maximum' here.")
-            h = leverage.to(weights)
+    def _graph(self, operator: Operator, neighbours: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
+        weights, columns = neighbours[0][:, :k], neighbours[1][:, :k]
+        weights = self._scaled(operator, weights, columns)
+        return sparse_symmetric(weights**self.power, columns, operator.n)
+
+    def _scaled(self, operator: Operator, weights: Tensor, columns: Tensor) -> Tensor:
+        """w_ij (N, k) of the magnitudes |C_ij|, as ``scale`` says."""
+        if self._by_cosine(operator):
+            return weights.clamp_max(1.0)
+        if self.scale in ("auto", "cosine") and operator.ranks_by_cosine:
+            if operator.leverage is None:  # the coefficients are cosines themselves
+                return weights.clamp_max(1.0)
+            h = operator.leverage.to(weights)
             # C_ij = H_ij / (1 - h_i); a zero row has no leverage and no direction.
             length = h.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
             weights = weights * ((1.0 - h) / length)[:, None] / length[columns]
-            weights = weights.clamp_max_(1.0)
-        elif self.scale != "none":
-            largest = weights[:, :1]
-            weights = weights / largest.masked_fill(largest == 0, 1.0)
-        return sparse_symmetric(weights**self.power, columns, coefficients.n)
+            return weights.clamp_max_(1.0)
+        if self.scale == "cosine":
+            raise InputError("scale='cosine' needs the closed form; use 'maximum' here.")
+        if self.scale == "none":
+            return weights
+        largest = weights[:, :1]
+        return weights / largest.masked_fill(largest == 0, 1.0)
 
 
 def sparse_symmetric(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:

@@ -1,8 +1,12 @@
-"""Datasets by name or path, the data folder, and synthetic unions of subspaces."""
+"""Datasets by name or path, the data folder, and synthetic unions of subspaces.
+
+Whatever reads a file of samples lives here, and returns arrays.
+"""
 
 from dcfsc.datasets.catalogue import describe, names
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
 from dcfsc.datasets.download import fetch
+from dcfsc.datasets.finite import check_finite
 from dcfsc.datasets.loading import load
 from dcfsc.datasets.registry import data_root, weights_path
 from dcfsc.datasets.streamed import Streamed
@@ -12,6 +16,7 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "Streamed",
+    "check_finite",
     "data_root",
     "describe",
     "fetch",

@@ -7,7 +7,6 @@ it, as ``np.asarray`` does, gets it where the free memory allows.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zipfile
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from dcfsc.errors import InputError
+from dcfsc.machine import free_memory
 
 STREAM_BYTES = 1 << 30  # samples of more are streamed
 BLOCK_BYTES = 1 << 26  # read together where a whole array is copied
@@ -266,18 +266,3 @@ def scratch_folder() -> Path:
             return folder
     except OSError:
         return Path(tempfile.gettempdir())
-
-
-def free_memory() -> int:
-    """Bytes that can be had without swapping, as the operating system tells it."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 62  # a system that tells nothing is not refused

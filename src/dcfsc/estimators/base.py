@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
-from dcfsc.self_expression.approximate import ApproximateNeighbours
+from dcfsc.self_expression import Operator
 
 from . import sharded
 from .diagnostics import Diagnostics
-
-# A sparse graph of up to so many points is solved on the CPU, wherever its coefficients live.
-SMALL_GRAPH = 20_000
 
 
 class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
@@ -33,24 +29,21 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     labels_: np.ndarray
 
     def _cluster(
-        self, coefficients: Any, n_clusters: int, random_state: np.random.RandomState
+        self, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
         """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
         if distributed.active():
-            sharded.cluster(self, coefficients, n_clusters, random_state)
+            sharded.cluster(self, operator, n_clusters, random_state)
             return
-        self.coefficients_ = coefficients
+        self.coefficients_ = operator
         self.__dict__.pop("share_", None)
-        make = affinities.get(self.affinity, n_clusters)
-        if getattr(make, "search", "exact") == "approximate":
-            self.coefficients_ = coefficients = ApproximateNeighbours(coefficients)
-        matrix = make(coefficients, n_clusters)
+        matrix = affinities.get(self.affinity, n_clusters)(operator, n_clusters)
         result = spectral.cluster(
             matrix,
             n_clusters,
             assign=self.assign,
             random_state=random_state,
-            device=_spectral_device(coefficients, matrix),
+            device=spectral.place_for(matrix, operator.device),
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding
@@ -60,11 +53,3 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _spectral_device(coefficients: Any, matrix: Any) -> torch.device | None:
-    """Where the eigenproblem is solved: a large sparse graph on the coefficients' GPU."""
-    device = getattr(coefficients, "device", None)
-    if isinstance(matrix, Tensor) or device is None or device.type != "cuda":
-        return None
-    return device if matrix.shape[0] > SMALL_GRAPH else None

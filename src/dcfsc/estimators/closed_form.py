@@ -9,29 +9,21 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dcfsc import affinity as affinities
 from dcfsc import distributed
-from dcfsc.errors import InputError
-from dcfsc.self_expression import ClosedForm, lam_for_dof, solve
-from dcfsc.self_expression.orbit import OrbitForm, View, orbit_gram
-from dcfsc.self_expression.ways import Ways
+from dcfsc.machine import resolve_device
+from dcfsc.neighbours import unit_rows
+from dcfsc.representations import Representation, choose, create, restore
+from dcfsc.representations.base import Setting
+from dcfsc.representations.stability import ASSIGN
+from dcfsc.self_expression import Operator
+from dcfsc.self_expression.solve import check_form
 
 from .base import SubspaceClusterer
-from .neighbour_metric import check_metric, choose_metric, in_metric, plain_ridge
 from .persistence import Persistent
-from .pictures import Pictures, check_features, choose_pictures, may_scatter, mirror_form
 from .prediction import vote
-from .regularisation import ORBIT_SUBSPACE_DIM, lam_for, target_dof
-from .sharded import check_choices, check_whole, common_random_state, total_samples
-from .stability import ASSIGN
-from .transformations import check_transformations, views_of
-from .validation import (
-    as_float,
-    check_array,
-    check_lam,
-    check_n_clusters,
-    resolve_device,
-    unit_rows,
-)
+from .sharded import check_choices, check_whole, common_random_state
+from .validation import as_float, check_array, check_lam, check_n_clusters
 
 
 class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
@@ -55,24 +47,19 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         Ridge parameter, or the one at which the effective degrees of freedom tr H are
         ``n_clusters * subspace_dim``.
     subspace_dim : float or None
-        Expected dimension m of a subspace, used by ``lam="auto"``; None is 3, or 1.5 where
-        transformations are used.
+        Expected dimension m of a subspace, used by ``lam="auto"``; None is 3, and 1.5
+        for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    transformations : "none", "shifts", "mirror" or "shifts+mirror"
-        Changes after which a picture shows the same thing: a sample is then expressed over the
-        others and over what they turn into by shifts of one pixel and by exchanging left and right
-        (see :mod:`dcfsc.self_expression.orbit`).
-    features : "auto", "given" or "scattering"
-        The samples as they are given, or pictures by their scattering coefficients, in the metric
-        of neighbours and with mirror images (:mod:`.pictures`). "auto": for pictures of 6 pixels a
-        side to 4,096 in all the way whose partitions are the more stable (:mod:`.stability`),
-        unless transformations, metric, lam or subspace_dim are given.
-    metric : "auto", "none", "neighbours" or "neighbours-twice"
-        The samples as they are, or in a metric in which the neighbours found by the closed form are
-        close, where they are ranked by the plain cosine (:mod:`.neighbour_metric`); or in one made
-        from the neighbours that this has found, in the same way. "auto": none or twice, by
-        stability again, unless transformations, lam or subspace_dim are given.
+    representation : "auto", "given", "metric", "metric-twice", "scattering", "shifts", "mirror" \
+or "shifts+mirror"
+        How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
+        "metric-twice": in a metric in which the neighbours found by the closed form are close.
+        "scattering": images by their scattering coefficients, in such a metric, with mirror images.
+        "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
+        and by exchanging left and right. "auto" takes "given", "metric-twice" or "scattering",
+        whichever gives the most stable partitions; it takes "given" if you set ``lam``,
+        ``subspace_dim`` or ``normalize=False``.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -87,10 +74,13 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     Attributes
     ----------
     labels_ : ndarray (N,)
-    lam_, effective_dof_ : float
-    features_, transformations_, metric_, stability_ : str, str, str, dict
-        What was chosen, and the stability of the candidates where the data decided.
-    leverage_ : ndarray (N,)
+    representation_ : str
+        The representation that was taken.
+    stability_ : dict
+        The stability of each candidate, where they were compared; else empty.
+    lam_, effective_dof_ : float or None
+        The ridge parameter and tr H; None for a representation without a ridge.
+    leverage_ : ndarray (N,) or None
     affinity_matrix_ : ndarray or sparse array (N, N)
     embedding_ : dcfsc.spectral.Embedding
 
@@ -110,9 +100,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         lam: float | str = "auto",
         subspace_dim: float | None = None,
         normalize: bool = True,
-        transformations: str = "none",
-        features: str = "auto",
-        metric: str = "auto",
+        representation: str = "auto",
         affinity: Any = "topk",
         assign: str = ASSIGN,
         form: str = "auto",
@@ -124,9 +112,7 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         self.lam = lam
         self.subspace_dim = subspace_dim
         self.normalize = normalize
-        self.transformations = transformations
-        self.features = features
-        self.metric = metric
+        self.representation = representation
         self.affinity = affinity
         self.assign = assign
         self.form = form
@@ -137,147 +123,88 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
-        n_clusters = check_n_clusters(self.n_clusters, total_samples(X.shape[0]))
+        n_clusters = check_n_clusters(self.n_clusters, distributed.total_count(X.shape[0]))
         check_choices(self, n_clusters)
-        fixed = check_lam(self.lam)
+        check_form(self.form)
+        setting = self._setting(n_clusters, check_lam(self.lam))
+        candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        check_transformations(self.transformations, X.shape[1:])
-        check_features(self.features)
-        check_metric(self.metric)
-        Z = self._see(self._features(X), n_clusters, fixed)
-        self.lam_ = fixed or self._lam_for(Z, n_clusters)
-        operator = self._operator = self._solve(Z)
-        self.leverage_ = operator.leverage.cpu().numpy()
-        self.effective_dof_ = operator.effective_dof
-        self._cluster(operator, n_clusters, random_state)
-        self._training_features = Z
+        Z = self._rows(X)
+        self._representation, self.stability_ = choose(candidates, Z, setting)
+        self._training_features = self._representation.transform(Z)
+        self._cluster(self._solve(), n_clusters, random_state)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels of unseen samples, by the mass of their ridge codes over the training set."""
+        """Labels of unseen samples, by the mass of their codes over the training set."""
         check_is_fitted(self)
         check_whole(self)
-        X = check_array(self, X, reset=False)
+        Z = self._rows(check_array(self, X, reset=False))
+        operator = self._solve() if self._operator is None else self._operator
+        seen = self._representation.transform_unseen(Z)
         k = max(1, int(self.n_neighbors))
-        if self._operator is None:
-            self._operator = self._solve(self._training_features)
-        Z = self._features(X)
-        if self._pictures is not None:
-            Z = self._pictures.features(Z.reshape(len(Z), *self.sample_shape_).cpu().numpy())
-        elif self._metric is not None:
-            Z = in_metric(Z, self._metric)
-        return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
+        return vote(operator, self.labels_, int(self.n_clusters), seen, k)
 
-    def _features(self, X: np.ndarray) -> Tensor:
+    def _rows(self, X: Any) -> Tensor:
+        """Samples as rows (n, d) on the device, at unit length unless asked otherwise."""
         Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
         return unit_rows(Z) if self.normalize else Z
 
-    def _see(self, Z: Tensor, n_clusters: int, fixed: float | None) -> Tensor:
-        """Decide how the samples Z (N, d) are seen; returns them as they are seen then."""
-        features, metric = self._wanted(n_clusters, fixed is not None)
-        self.transformations_, self.features_ = self.transformations, "given"
-        self.metric_, self._metric, scores = choose_metric(metric, Z, n_clusters)
-        self._pictures = None
-        if features != "given":
-            self._pictures, scores = choose_pictures(
-                features, Z, self.sample_shape_, n_clusters, scores
-            )
-        self.stability_ = scores
-        if self._pictures is not None:
-            self._metric, self.transformations_ = None, "mirror"
-            self.features_, self.metric_ = "scattering", "neighbours"
-            return self._pictures(Z)
-        return Z if self._metric is None else in_metric(Z, self._metric)
+    def _setting(self, n_clusters: int, lam: float | None) -> Setting:
+        affinity = affinities.get(self.affinity, n_clusters)
+        return Setting(
+            sample_shape=self.sample_shape_,
+            n_clusters=n_clusters,
+            lam=lam,
+            subspace_dim=self.subspace_dim,
+            form=self.form,
+            unit_length=bool(self.normalize),
+            sparse_exact=isinstance(affinity, affinities.TopK) and affinity.search == "exact",
+        )
 
-    def _wanted(self, n_clusters: int, fixed: bool) -> tuple[str, str]:
-        """The features and the metric of what is given, "auto" where stability is to decide."""
-        ridge = fixed or self.subspace_dim is not None or not self.normalize
-        settled = ridge or self.transformations != "none"
-        if settled and self.metric not in ("auto", "none"):
-            raise InputError(
-                f"metric={self.metric!r} has no transformations, no lam or subspace_dim, and "
-                "rows of unit length; leave them at their defaults or take metric='none'."
-            )
-        can = may_scatter(self.sample_shape_, self.affinity, n_clusters) and not settled
-        if self.features == "scattering":
-            if not can or self.metric not in ("auto", "neighbours"):
-                raise InputError(
-                    "features='scattering' is for images of at least 6 pixels a side and at most "
-                    "4,096 in all, with the affinity 'topk', and no transformations, metric, lam "
-                    "or subspace_dim given; ScatteringFeatures makes features of other images."
-                )
-            return "scattering", "none"
-        can = can and self.metric == "auto"
-        metric = "none" if settled else self.metric
-        return self.features if can else "given", metric
+    def _solve(self) -> Operator:
+        """The operator of the training samples, and what it says of itself as attributes."""
+        operator = self._operator = self._representation.solve(self._training_features)
+        leverage = operator.leverage
+        self.leverage_ = None if leverage is None else leverage.cpu().numpy()
+        self.lam_, self.effective_dof_ = operator.lam, operator.effective_dof
+        self.representation_ = self._representation.name
+        return operator
 
-    def _lam_for(self, Z: Tensor, n_clusters: int) -> float:
-        if self.metric_ != "none":
-            return plain_ridge(total_samples(len(Z)))
-        if self.transformations_ == "none":
-            return lam_for(Z, n_clusters, self.subspace_dim)
-        squares = torch.linalg.eigvalsh(orbit_gram(self._views(Z))).clamp_min(0.0)
-        dof = target_dof(n_clusters, self.subspace_dim, ORBIT_SUBSPACE_DIM)
-        return lam_for_dof(squares, dof)
+    def _ridge_features(self) -> Tensor | None:
+        return self._training_features if self.representation_ == "given" else None
 
-    def _solve(self, Z: Tensor) -> ClosedForm | OrbitForm | Ways:
-        Z = Z.to(resolve_device(self.device))
-        if self._pictures is not None:
-            return mirror_form(Z, self.lam_, self.form)
-        if self.transformations_ != "none":
-            return OrbitForm(self._views(Z), self.lam_)
-        return solve(Z, self.lam_, form=self.form)  # type: ignore[arg-type]
-
-    def _views(self, Z: Tensor) -> list[View]:
-        return views_of(self.transformations_, Z, self.sample_shape_)
-
-    _operator: ClosedForm | OrbitForm | Ways | None
-    _metric: Tensor | None
-    _pictures: Pictures | None
+    _operator: Operator | None
+    _representation: Representation
     sample_shape_: tuple[int, ...]
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)
-        tensors = {
-            "features": self._training_features,
-            "labels": torch.from_numpy(self.labels_),
-        }
-        values = {
-            "lam": self.lam_,
+        tensors, values = self._representation.state()
+        tensors = {f"representation.{name}": tensor for name, tensor in tensors.items()}
+        tensors["features"] = self._training_features
+        tensors["labels"] = torch.from_numpy(self.labels_)
+        return tensors, {
             "sample_shape": list(self.sample_shape_),
             "n_features_in": self.n_features_in_,
-            "transformations": self.transformations_,
-            "features": self.features_,
-            "metric": self.metric_,
+            "representation": self.representation_,
+            "representation_values": values,
             "stability": self.stability_,
         }
-        if self._pictures is not None:
-            more, values["scattering"] = self._pictures.state()
-            seen, mirrored = self._training_features.unbind(1)
-            tensors.update(more, features=seen.contiguous(), mirrored=mirrored.contiguous())
-        elif self._metric is not None:
-            tensors["metric"] = self._metric
-        return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        Z = tensors["features"].to(resolve_device(self.device))
+        device = resolve_device(self.device)
         self.labels_ = tensors["labels"].numpy()
-        self.lam_ = float(values["lam"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = int(values["n_features_in"])
-        self.transformations_ = str(values["transformations"])
         self.stability_ = dict(values["stability"])
-        self.features_ = str(values.get("features", "given"))
-        self.metric_ = str(values["metric"])
-        self._metric = self._pictures = None
-        if self.features_ == "scattering":
-            self._pictures = Pictures.restored(
-                self.sample_shape_, tensors, values["scattering"], Z.device
-            )
-            Z = torch.stack((Z, tensors["mirrored"].to(Z.device)), dim=1)
-        elif self.metric_ != "none":
-            self._metric = tensors["metric"].to(Z.device)
-        self._training_features = Z
-        operator = self._operator = self._solve(Z)
-        self.leverage_ = operator.leverage.cpu().numpy()
-        self.effective_dof_ = operator.effective_dof
+        prefix = "representation."
+        self._representation = restore(
+            str(values["representation"]),
+            self._setting(int(self.n_clusters), check_lam(self.lam)),
+            {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)},
+            values["representation_values"],
+            device,
+        )
+        self._training_features = tensors["features"].to(device)
+        self._solve()

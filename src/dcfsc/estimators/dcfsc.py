@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.self_expression import ClosedForm, solve
+from dcfsc.machine import resolve_device
+from dcfsc.self_expression import ClosedForm, choose_lam, solve, target_dof
 from dcfsc.training import (
     EVALUATION_CHUNK,
     Absolute,
@@ -28,16 +29,16 @@ from .base import SubspaceClusterer
 from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
-from .regularisation import LATENT_SUBSPACE_DIM, lam_for, target_dof
-from .sharded import check_choices, check_whole, common_random_state, total_samples
+from .sharded import check_choices, check_whole, common_random_state
 from .validation import (
     check_array,
     check_at_least,
     check_lam,
     check_n_clusters,
     local_generator,
-    resolve_device,
 )
+
+LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
 
 class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
@@ -161,7 +162,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
-        n_clusters = check_n_clusters(self.n_clusters, total_samples(X.shape[0]))
+        n_clusters = check_n_clusters(self.n_clusters, distributed.total_count(X.shape[0]))
         check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
         if self.batch_size is not None:
@@ -191,7 +192,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         calibrate_batch_norm(self.network_, inputs, self.batch_size)
         Z = encode(self.network_, inputs, self.batch_size or EVALUATION_CHUNK)
         if fixed is None:
-            fixed = lam_for(Z, n_clusters, self.subspace_dim, LATENT_SUBSPACE_DIM)
+            fixed = choose_lam(Z, self._target_dof(n_clusters))
         self.lam_ = fixed
         self._cluster(self._set_latents(Z), n_clusters, random_state)
         return self
@@ -204,11 +205,14 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if checkpoint is not None and checkpoint.finished("pretrain"):
             return ShareOfEnergy(checkpoint.noted("share_of_energy"))
         Z = encode(self.network_, inputs, self.batch_size, training=True)
-        dof = target_dof(n_clusters, self.subspace_dim, LATENT_SUBSPACE_DIM)
-        rule = ShareOfEnergy.for_dof(Z, dof)
+        rule = ShareOfEnergy.for_dof(Z, self._target_dof(n_clusters))
         if checkpoint is not None:
             checkpoint.notes["share_of_energy"] = rule.share
         return rule
+
+    def _target_dof(self, n_clusters: int) -> float:
+        m = LATENT_SUBSPACE_DIM if self.subspace_dim is None else self.subspace_dim
+        return target_dof(n_clusters, m)
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels of unseen samples, by the mass of their latents' codes over the training set."""
@@ -227,6 +231,9 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.effective_dof_ = operator.effective_dof
         self._n_features_out = Z.shape[1]
         return operator
+
+    def _ridge_features(self) -> np.ndarray:
+        return self.latents_
 
     _operator: ClosedForm | None
 

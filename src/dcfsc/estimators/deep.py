@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed, networks
+from dcfsc.machine import resolve_device
 from dcfsc.training import Callback, Checkpoint, History, encode, pretrain
 
 from .network_choice import NetworkInputs, as_inputs, initial_network
 from .progress import progress_bar
-from .validation import check_array, check_at_least, resolve_device
+from .validation import check_array, check_at_least
 
 PRETRAIN_EPOCHS = 60
 WITNESSES = 256  # samples that a checkpoint remembers the data by

@@ -10,9 +10,8 @@ import torch
 
 from dcfsc import spectral
 from dcfsc.errors import InputError
+from dcfsc.machine import resolve_device
 from dcfsc.self_expression import LambdaPath, effective_dof, squared_singular_values
-
-from .validation import resolve_device
 
 EXTRA_EIGENVALUES = 10
 PATH_POINTS = 49
@@ -22,6 +21,10 @@ PATH_COST = 2e10
 
 class Diagnostics:
     """The methods ``spectrum`` and ``lambda_path`` of the estimators."""
+
+    def _ridge_features(self) -> Any:
+        """The rows (N, d) whose closed form with a ridge was taken; None where there are none."""
+        return None
 
     def spectrum(self, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
         """The K + ``extra`` leading eigenvalues of the normalised affinity, descending."""
@@ -50,17 +53,14 @@ def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
             min(int(estimator.n_clusters) + extra, A.shape[0]),
             random_state=0,
             tol=1e-4,
-            device=resolve_device(getattr(estimator, "device", "cpu")),
+            device=spectral.place_for(A, resolve_device(estimator.device)),
         )
     return np.sort(wider.values)[::-1].astype(np.float64)
 
 
 def has_lambda_path(estimator: Any) -> bool:
     """Whether the estimator is fitted and its coefficients are the closed form's."""
-    known = all(hasattr(estimator, name) for name in ("lam_", "leverage_"))
-    if getattr(estimator, "metric_", "none") != "none":
-        return False  # neighbours by the plain cosine: no ridge to vary
-    return known and _features(estimator) is not None
+    return "labels_" in vars(estimator) and estimator._ridge_features() is not None
 
 
 def lambda_path(estimator: Any) -> np.ndarray:
@@ -68,11 +68,11 @@ def lambda_path(estimator: Any) -> np.ndarray:
     if not has_lambda_path(estimator):
         raise InputError(
             f"{type(estimator).__name__} has no lambda path: it is not fitted, or its coefficients "
-            "are not the closed form's (use ClosedFormSubspaceClustering or DCFSC), or it took the "
-            "metric of neighbours, which has no ridge (metric='none' has one)."
+            "are not the closed form's (use DCFSC, or ClosedFormSubspaceClustering with "
+            "representation='given'; other representations have none)."
         )
     lam = float(estimator.lam_)
-    Z = torch.as_tensor(_features(estimator), device=resolve_device(estimator.device))
+    Z = torch.as_tensor(estimator._ridge_features(), device=resolve_device(estimator.device))
     grid = lam * 10.0 ** np.linspace(-4.0, 4.0, PATH_POINTS)
     n, d = Z.shape
     if n * d * min(n, d) > PATH_COST:
@@ -83,7 +83,3 @@ def lambda_path(estimator: Any) -> np.ndarray:
     return np.array(
         [(x, path.effective_dof(x), path.leave_one_out_error(x) / energy) for x in grid]
     )
-
-
-def _features(estimator: Any) -> Any:
-    return getattr(estimator, "latents_", getattr(estimator, "_training_features", None))

@@ -9,13 +9,13 @@ import torch
 from sklearn.utils import check_random_state
 
 from dcfsc.errors import unknown_name
+from dcfsc.machine import require_memory, resolve_device
 from dcfsc.self_expression import ExplicitCoefficients
 from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, train_dsc
 
 from .base import SubspaceClusterer
 from .deep import NetworkEstimator
-from .memory import require_memory
-from .validation import check_array, check_n_clusters, local_generator, resolve_device
+from .validation import check_array, check_n_clusters, local_generator
 
 
 class DSC(NetworkEstimator, SubspaceClusterer):

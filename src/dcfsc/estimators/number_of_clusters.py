@@ -24,7 +24,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
@@ -33,11 +32,13 @@ from dcfsc import affinity as affinities
 from dcfsc import spectral
 from dcfsc.datasets import Streamed
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values
+from dcfsc.machine import resolve_device
+from dcfsc.neighbours import unit_rows
+from dcfsc.representations.base import SUBSPACE_DIM
+from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values, target_dof
 
 from .autoencoder_features import AutoencoderFeatures
-from .regularisation import target_dof
-from .validation import as_float, check_array, resolve_device, unit_rows
+from .validation import as_float, check_array
 
 METHODS = ("closed-form", "dcfsc")
 GRAPHS = 9
@@ -183,8 +184,9 @@ def suggest_k(
     else:
         Z = as_float(X, place).reshape(len(X), -1)
         Z = unit_rows(Z) if normalize else Z
-    dofs, spectra = _spectra(Z, largest, subspace_dim, affinity, seed)
-    return _ranked(spectra, dofs, subspace_dim, len(X), method)
+    m = SUBSPACE_DIM if subspace_dim is None else subspace_dim
+    dofs, spectra = _spectra(Z, largest, m, affinity, seed)
+    return _ranked(spectra, dofs, m, len(X), method)
 
 
 def slopes(values: np.ndarray, floor: float = FLOOR) -> np.ndarray:
@@ -194,7 +196,7 @@ def slopes(values: np.ndarray, floor: float = FLOOR) -> np.ndarray:
 
 
 def _spectra(
-    Z: Tensor, largest: int, subspace_dim: float | None, affinity: Any, seed: int
+    Z: Tensor, largest: int, subspace_dim: float, affinity: Any, seed: int
 ) -> tuple[list[float], np.ndarray]:
     """Degrees of freedom (G,) and descending eigenvalues (G, largest + 1) of the graphs."""
     squares = squared_singular_values(Z)
@@ -208,7 +210,11 @@ def _spectra(
             break
         graph = affinities.get(affinity, k)(operator, k)
         embedding = spectral.embed(
-            graph, largest + 1, random_state=seed, tol=TOLERANCE, device=_device(graph, Z)
+            graph,
+            largest + 1,
+            random_state=seed,
+            tol=TOLERANCE,
+            device=spectral.place_for(graph, Z.device),
         )
         dofs.append(operator.effective_dof)
         spectra.append(np.sort(embedding.values)[::-1])
@@ -218,7 +224,7 @@ def _spectra(
 def _ranked(
     spectra: np.ndarray,
     dofs: list[float],
-    subspace_dim: float | None,
+    subspace_dim: float,
     n: int,
     method: str,
 ) -> Suggestion:
@@ -264,8 +270,3 @@ def _drawn(X: Any, most: int, rng: np.random.RandomState) -> Any:
         return X
     rows = np.sort(rng.choice(len(X), int(most), replace=False))
     return np.stack([X[int(i)] for i in rows]) if isinstance(X, Streamed) else X[rows]
-
-
-def _device(graph: Any, Z: Tensor) -> torch.device | None:
-    """Dense graphs stay where they are; sparse ones of this size are solved on the CPU."""
-    return Z.device if isinstance(graph, Tensor) else None

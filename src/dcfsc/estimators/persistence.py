@@ -25,7 +25,7 @@ from dcfsc.training.checkpoint import fingerprint
 
 from .validation import check_at_least, check_n_clusters
 
-FORMAT = 1
+FORMAT = 2
 _AFFINITIES = {
     kind.__name__: kind
     for kind in (affinities.LowRank, affinities.RowSpace, affinities.Symmetric, affinities.TopK)
@@ -99,6 +99,11 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             if "dcfsc" not in metadata:
                 raise InputError(f"{path} is a safetensors file, but not a dcfsc model.")
             header = json.loads(metadata["dcfsc"])
+            if int(header["format"]) < FORMAT:
+                raise InputError(
+                    f"{path} was written by dcfsc {header['version']}, whose model format "
+                    f"{header['format']} is no longer read; fit and save it again."
+                )
             if int(header["format"]) > FORMAT:
                 raise InputError(
                     f"{path} was written by dcfsc {header['version']} in model format "
@@ -106,8 +111,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                     f"{FORMAT}. Upgrade dcfsc."
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        written = header.pop("sha256", None)  # the first releases wrote none
-        if written not in (None, fingerprint(header, tensors)):
+        if header.pop("sha256") != fingerprint(header, tensors):
             raise ValueError("its content is not what was written")
         if not isinstance(header["class"], str):
             raise ValueError("its class has no name")

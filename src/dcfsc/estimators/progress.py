@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,3 +27,16 @@ def progress_bar(verbose: bool | str, epochs: int, steps: int) -> Iterator[Callb
             bar.update()
 
         yield advance
+
+
+@contextmanager
+def counting_bar(verbose: bool | str, total: int, what: str) -> Iterator[Callable[[int], object]]:
+    """A function that advances a bar by so many of ``total``; a no-op where nobody watches."""
+    shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
+    if not shown:
+        yield lambda done: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=what, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
+        yield bar.update

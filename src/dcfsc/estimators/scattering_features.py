@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
@@ -14,14 +12,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dcfsc.datasets import check_finite
 from dcfsc.errors import InputError
+from dcfsc.features import ScatteringComponents
+from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
+from dcfsc.machine import resolve_device
 
 from .persistence import Persistent
-from .principal_components import RunningCovariance, principal_components
-from .scattering_transform import Scattering
-from .validation import resolve_device, unit_rows
-
-NOISE = 2e-6  # of an image's largest coefficient: a path below it is rounding in float32
+from .progress import counting_bar
 
 
 class ScatteringFeatures(
@@ -83,12 +81,12 @@ class ScatteringFeatures(
         self,
         J: int = 3,
         L: int = 8,
-        n_components: int | None = 500,
+        n_components: int | None = N_COMPONENTS,
         *,
         center: bool = True,
         scale_paths: bool = True,
         unit_rows: bool = True,
-        batch_size: int = 1024,
+        batch_size: int = CHUNK,
         device: Any = "auto",
         verbose: bool | str = "auto",
     ):
@@ -113,21 +111,14 @@ class ScatteringFeatures(
             raise InputError("principal components need at least 2 samples; there is 1.")
         self.sample_shape_ = tuple(int(s) for s in X.shape[1:])
         self.n_features_in_ = self.sample_shape_[0]
-        self._prepare()
-        self.input_scale_ = self._scale(X)
-        n, d = len(X), self._n_coefficients
-        k = min(n, d, n if self.n_components is None else int(self.n_components))
-        parts = (self._coefficients(chunk) for chunk in self._chunks(X, "covariance"))
-        if n <= d:
-            found = principal_components(torch.cat(list(parts)), k, bool(self.center))
+        if X.dtype == np.uint8:
+            self.input_scale_ = 1 / 255
         else:
-            covariance = RunningCovariance(d, resolve_device(self.device))
-            for part in parts:
-                covariance.add(part)
-            found = covariance.principal(k, bool(self.center))
-        self.mean_, self.components_ = found[0].astype(np.float32), found[1].astype(np.float32)
-        self.explained_variance_ = found[2]
-        self._n_features_out = k
+            self.input_scale_ = largest_magnitude_scale(self._chunks(X, "range"))
+        self._model = self._build()
+        wanted = None if self.n_components is None else int(self.n_components)
+        self._model.fit(self._chunks(X, "covariance"), len(X), wanted, bool(self.center))
+        self._expose()
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -139,58 +130,39 @@ class ScatteringFeatures(
                 f"samples have shape {tuple(X.shape[1:])}, but the features were fitted on "
                 f"{self.sample_shape_}."
             )
-        device = resolve_device(self.device)
-        mean = torch.from_numpy(self.mean_).to(device)
-        components = torch.from_numpy(self.components_).to(device)
         out = np.empty((len(X), len(self.components_)), np.float32)
         start = 0
         for chunk in self._chunks(X, "projection"):
-            Z = (self._coefficients(chunk) - mean) @ components.T
-            out[start : start + len(chunk)] = (unit_rows(Z) if self.unit_rows else Z).cpu().numpy()
+            features = self._model.transform(chunk, bool(self.unit_rows))
+            out[start : start + len(chunk)] = features.cpu().numpy()
             start += len(chunk)
         return out
 
-    def _prepare(self) -> None:
-        shape, device = self.sample_shape_, resolve_device(self.device)
-        self._scattering = Scattering((shape[-2], shape[-1]), int(self.J), int(self.L), device)
-        channels = 1 if len(shape) == 2 else shape[0]
-        self._n_coefficients = channels * int(np.prod(self._scattering.shape))
+    def _build(self) -> ScatteringComponents:
+        return ScatteringComponents(
+            self.sample_shape_,
+            int(self.J),
+            int(self.L),
+            input_scale=self.input_scale_,
+            scale_paths=bool(self.scale_paths),
+            device=resolve_device(self.device),
+        )
 
-    def _chunks(self, X: Any, what: str) -> Iterator[np.ndarray]:
+    def _expose(self) -> None:
+        """Set the attributes that users read from the model behind them."""
+        self.mean_ = self._model.mean.cpu().numpy()
+        self.components_ = self._model.components.cpu().numpy()
+        self.explained_variance_ = self._model.variances
+        self._n_features_out = len(self.components_)
+
+    def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
         rows = int(self.batch_size)
         with counting_bar(self.verbose, len(X), what) as advance:
             for start in range(0, len(X), rows):
-                chunk = np.asarray(X[start : start + rows])
-                if chunk.dtype.kind == "f" and not np.isfinite(chunk).all():
-                    bad = np.isfinite(chunk).reshape(len(chunk), -1).all(axis=1).argmin()
-                    raise InputError(
-                        f"X has NaN or infinity in row {start + bad} (counted from 0); fill it in "
-                        "or leave that sample out."
-                    )
-                yield chunk
+                chunk = np.array(X[start : start + rows])
+                check_finite(chunk, first=start)
+                yield torch.from_numpy(chunk)
                 advance(len(chunk))
-
-    def _scale(self, X: Any) -> float:
-        if X.dtype == np.uint8:
-            return 1 / 255
-        largest = max(float(np.abs(chunk).max()) for chunk in self._chunks(X, "range"))
-        return 1 / largest if largest > 0 else 1.0
-
-    def _coefficients(self, chunk: np.ndarray) -> Tensor:
-        """Scattering coefficients (b, D) of samples (b, h, w) or (b, c, h, w), on the device."""
-        if chunk.dtype == np.uint8:
-            pixels = torch.from_numpy(np.array(chunk)).to(resolve_device(self.device))
-            pixels = pixels.float() * self.input_scale_
-        else:
-            # scaled in float64: a value may not fit float32, nor the scale float16
-            scaled = np.ascontiguousarray(chunk * np.float64(self.input_scale_), dtype=np.float32)
-            pixels = torch.from_numpy(scaled).to(resolve_device(self.device))
-        S = self._scattering(pixels.reshape(-1, *pixels.shape[-2:]))  # (b c, paths, h', w')
-        if self.scale_paths and S.shape[2] * S.shape[3] > 1:  # one number would become a constant
-            largest = S.abs().amax(dim=(2, 3), keepdim=True)
-            floor = (NOISE * largest.amax(dim=1, keepdim=True)).clamp_min(torch.finfo().tiny)
-            S /= largest.maximum(floor)
-        return S.reshape(len(chunk), -1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -200,24 +172,17 @@ class ScatteringFeatures(
         return tags
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {
-            "mean": torch.from_numpy(self.mean_),
-            "components": torch.from_numpy(self.components_),
-            "explained_variance": torch.from_numpy(np.ascontiguousarray(self.explained_variance_)),
-        }
-        values = {"input_scale": self.input_scale_, "sample_shape": list(self.sample_shape_)}
-        return tensors, values
+        return self._model.state()
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self.mean_ = tensors["mean"].numpy()
-        self.components_ = tensors["components"].numpy()
-        self.explained_variance_ = tensors["explained_variance"].numpy()
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
-        self._n_features_out = len(self.components_)
-        self._prepare()
+        self._model = self._build()
+        self._model.restore(tensors)
+        self._expose()
 
+    _model: ScatteringComponents
     _n_features_out: int
 
 
@@ -240,16 +205,3 @@ def images(X: Any) -> Any:
 def check_whole(name: str, value: Any) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise InputError(f"{name} must be a whole number of at least 1; got {value!r}.")
-
-
-@contextmanager
-def counting_bar(verbose: bool | str, total: int, what: str) -> Iterator[Callable[[int], object]]:
-    """A function that advances a bar by so many of ``total``; a no-op where nobody watches."""
-    shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
-    if not shown:
-        yield lambda done: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=what, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
-        yield bar.update

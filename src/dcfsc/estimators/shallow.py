@@ -13,11 +13,12 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc.errors import unknown_name
+from dcfsc.machine import require_memory, resolve_device
+from dcfsc.neighbours import unit_rows
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
 
 from .base import SubspaceClusterer
-from .memory import require_memory
-from .validation import as_float, check_array, check_n_clusters, resolve_device, unit_rows
+from .validation import as_float, check_array, check_n_clusters
 
 SCALES = ("none", "unit", "max")
 

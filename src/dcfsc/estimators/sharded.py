@@ -20,14 +20,14 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
-from dcfsc.affinity.base import ways_of
 from dcfsc.errors import DcfscError, InputError
+from dcfsc.self_expression import Operator
 from dcfsc.spectral import sharded as shared_spectral
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBOURS, _COSINES, _PRODUCTS, _FAILED = range(5)
-_ORDERS = 5  # the orders of a second way come after those of the first
+_ORDERS = 5  # the orders for a second part come after those for the first
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -40,13 +40,8 @@ def check_choices(estimator: Any, n_clusters: int) -> None:
             f"affinity={estimator.affinity!r} needs all samples in one process; many processes "
             "take 'topk' with its exact search."
         )
-    if getattr(estimator, "form", "auto") == "samples":
+    if estimator.get_params(deep=False).get("form") == "samples":
         raise InputError("form='samples' needs all samples in one process; use 'features'.")
-
-
-def total_samples(n: int) -> int:
-    """N of all processes, of which this one has n."""
-    return round(distributed.total_number(n))
 
 
 def common_random_state(random_state: Any) -> np.random.RandomState:
@@ -60,10 +55,10 @@ def common_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def cluster(
-    estimator: Any, operator: Any, n_clusters: int, random_state: np.random.RandomState
+    estimator: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
 ) -> None:
     """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples."""
-    if not hasattr(operator, "Y"):
+    if not operator.is_divisible:
         raise InputError(
             f"{type(estimator).__name__} needs all samples in one process; many processes are for "
             "DCFSC and ClosedFormSubspaceClustering."
@@ -71,10 +66,11 @@ def cluster(
     check_choices(estimator, n_clusters)
     counts = distributed.row_counts(operator.n, operator.device)
     start, N = sum(counts[: distributed.rank()]), sum(counts)
-    leverage = distributed.collect_rows(operator.leverage, counts)
+    leverage = None
+    if operator.leverage is not None:
+        leverage = distributed.collect_rows(operator.leverage, counts)
     labels = torch.empty(N, dtype=torch.int64)
     if distributed.rank() == 0:
-        assert leverage is not None
         neighbours = _Neighbours(operator, leverage, counts)
         try:
             result = _lead(estimator, neighbours, n_clusters, random_state)
@@ -95,16 +91,34 @@ def cluster(
         estimator.all_labels_ = labels.numpy()
 
 
-class _Neighbours:
-    """The first process's view of the coefficients: all rows' top k, found by all processes."""
+class _Neighbours(Operator):
+    """The first process's view of an operator: all rows' neighbours, found by all processes."""
 
-    def __init__(self, operator: Any, leverage: Tensor, counts: list[int], way: int | None = None):
-        self._operator, self._counts, self._way = operator, counts, way
-        self.n, self.device = sum(counts), operator.device
-        self.leverage = leverage.to(operator.device)
-        if way is None:
-            number = range(len(ways_of(operator)))
-            self.ways = [_Neighbours(operator, leverage, counts, way) for way in number]
+    def __init__(
+        self,
+        operator: Operator,
+        leverage: Tensor | None,
+        counts: list[int],
+        part: int | None = None,
+    ):
+        self._operator, self._counts, self._part = operator, counts, part
+        self.n, self.device, self.dtype = sum(counts), operator.device, operator.dtype
+        self._leverage = None if leverage is None else leverage.to(operator.device)
+        self.ranks_by_cosine = operator.parts[part or 0].ranks_by_cosine
+
+    @property
+    def leverage(self) -> Tensor | None:
+        return self._leverage
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        if self._part is not None:
+            return (self,)
+        number = range(len(self._operator.parts))
+        return tuple(_Neighbours(self._operator, self._leverage, self._counts, i) for i in number)
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        raise InputError("the N x N coefficients need all samples in one process.")
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         return self._ask(_NEIGHBOURS, k)
@@ -113,22 +127,21 @@ class _Neighbours:
         return self._ask(_COSINES, k)
 
     def _ask(self, order: int, k: int) -> tuple[Tensor, Tensor]:
-        order += _ORDERS * (self._way or 0)
+        order += _ORDERS * (self._part or 0)
         distributed.tell(order, k)
-        found = _scanned(self._operator, order, k, self._counts)
-        assert found is not None
-        return found[0].to(self.device), found[1].to(self.device)
-
-    def dense(self) -> Tensor:
-        raise InputError("the N x N coefficients need all samples in one process.")
+        neighbours = _scanned(self._operator, order, k, self._counts)
+        assert neighbours is not None
+        return neighbours[0].to(self.device), neighbours[1].to(self.device)
 
 
-def _scanned(operator: Any, order: int, k: int, counts: list[int]) -> tuple[Tensor, Tensor] | None:
+def _scanned(
+    operator: Operator, order: int, k: int, counts: list[int]
+) -> tuple[Tensor, Tensor] | None:
     number, kind = divmod(order, _ORDERS)
-    way = ways_of(operator)[number]
-    values, indices = way.topk_cosine(k) if kind == _COSINES else way.topk(k)
-    whole = (distributed.collect_rows(part, counts) for part in (values, indices))
-    all_values, all_indices = whole
+    part = operator.parts[number]
+    values, indices = part.topk_cosine(k) if kind == _COSINES else part.topk(k)
+    all_values = distributed.collect_rows(values, counts)
+    all_indices = distributed.collect_rows(indices, counts)
     if all_values is None or all_indices is None:
         return None
     return all_values, all_indices
@@ -142,7 +155,7 @@ def _lead(
     options: dict[str, Any] = {"assign": estimator.assign, "random_state": random_state}
     if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
-        options["device"] = None if neighbours.n <= SMALLEST_SHARED else neighbours.device
+        options["device"] = spectral.place_for(matrix, neighbours.device)
         result = spectral.cluster(matrix, n_clusters, **options)
     else:
         distributed.tell(_PRODUCTS, 0)
@@ -152,7 +165,7 @@ def _lead(
     return result
 
 
-def _follow(operator: Any, counts: list[int]) -> None:
+def _follow(operator: Operator, counts: list[int]) -> None:
     """Do what the first process asks for until it has the labels."""
     while True:
         order, k = distributed.hear(2)
@@ -174,9 +187,9 @@ def gather(estimator: Any) -> None:
     while ``sharded()`` is still open, say ``with dcfsc.distributed.alone():``.
     """
     whole = {
-        name: distributed.collect_rows(torch.as_tensor(getattr(estimator, name)))
-        for name in ("latents_", "_training_features", "leverage_")
-        if hasattr(estimator, name)
+        name: distributed.collect_rows(torch.as_tensor(rows))
+        for name, rows in vars(estimator).items()
+        if name in ("latents_", "_training_features", "leverage_") and rows is not None
     }
     if distributed.rank() != 0:
         return
@@ -191,7 +204,7 @@ def gather(estimator: Any) -> None:
 
 def check_whole(estimator: Any) -> None:
     """A model of a share of the samples can neither be saved nor label others."""
-    if hasattr(estimator, "share_"):
+    if "share_" in vars(estimator):
         start, N = estimator.share_
         raise InputError(
             f"this model holds {len(estimator.labels_)} of {N} samples, from number {start} on; "

@@ -11,24 +11,9 @@ import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from dcfsc.datasets import Streamed
+from dcfsc.datasets import Streamed, check_finite
 from dcfsc.datasets.streamed import BLOCK_BYTES
 from dcfsc.errors import InputError
-
-
-def resolve_device(device: Any) -> torch.device:
-    """ "auto" is the first CUDA device where there is one, else the CPU."""
-    if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(
-            f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
-        ) from error
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, but PyTorch sees no CUDA device here.")
-    return resolved
 
 
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
@@ -79,24 +64,22 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
 
 def _check_streamed(estimator: Any, X: Streamed, reset: bool, least_samples: int) -> None:
     """What scikit-learn checks of an array, a block of rows at a time."""
-    if X.ndim < 2 or X.dtype.kind not in "buif":
+    if X.ndim < 2:
         raise InputError(f"X must hold numbers with samples in rows; got {X!r}.")
     if len(X) < least_samples:
         raise InputError(f"X has {len(X)} samples; at least {least_samples} are needed.")
+    check_finite(X)
     if reset:
         estimator.n_features_in_ = X.shape[1]
-    if X.dtype.kind == "f":
-        rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-        if not all(np.isfinite(block).all() for block in X.chunks(rows)):
-            raise InputError("Input X contains NaN or infinity; leave those samples out.")
 
 
-def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
+def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
+    """K as an integer, if ``least`` <= K <= N."""
     if not isinstance(n_clusters, Integral) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters must be a whole number; got {n_clusters!r}.")
     count = int(n_clusters)
-    if count < 1:
-        raise InputError(f"n_clusters must be at least 1; got {count}.")
+    if count < least:
+        raise InputError(f"n_clusters must be at least {least}; got {count}.")
     if count > n_samples:
         raise InputError(
             f"n_clusters={count} is more than the n_samples={n_samples} there are; "
@@ -134,15 +117,6 @@ def as_float(X: Any, device: torch.device) -> Tensor:
     if X.dtype == np.uint8:
         return torch.from_numpy(X).to(device).to(torch.float32)
     return torch.from_numpy(np.ascontiguousarray(X)).to(device)
-
-
-def unit_rows(Z: Tensor) -> Tensor:
-    """Rows of Z (N, d) at unit length; zero rows stay zero."""
-    # Scaled by the largest entry first, so that squares neither overflow nor vanish.
-    largest = Z.abs().amax(dim=1, keepdim=True)
-    scaled = Z / largest.masked_fill(largest == 0, 1.0)
-    norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
-    return scaled / norm.masked_fill(norm == 0, 1.0)
 
 
 def local_generator(random_state: np.random.RandomState, device: str = "cpu") -> torch.Generator:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dcfsc import networks
+from dcfsc.machine import machine, versions
 
 from . import paper
 from .cells import Cell, Record
-from .machine import machine, versions
 from .pipeline import Session
 
 # DSC's networks are DCFSC's in the tables, but for COIL-100's single layer.

@@ -20,12 +20,12 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import datasets, spectral
 from dcfsc.errors import InputError
-from dcfsc.estimators.validation import as_float, resolve_device
+from dcfsc.estimators.validation import as_float
+from dcfsc.machine import PeakMemory, machine, resolve_device, versions
 from dcfsc.metrics import ari, clustering_error, nmi
 from dcfsc.self_expression import squared_singular_values
 
 from .cells import Cell, CellStore, Problem, Record, one_line
-from .machine import PeakMemory, machine, versions
 from .methods import Method, get_method
 from .protocols import PROTOCOLS, Task
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.files import write_json
+from dcfsc.machine import machine, versions
 
 from . import catalogue, figures, tables
 from .cells import Cell, CellStore, Record
-from .machine import machine, versions
 from .outcome import Outcome, duration
 from .pipeline import Session
 from .workers import fill, fill_by_processes

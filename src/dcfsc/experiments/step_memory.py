@@ -22,11 +22,10 @@ from torch import Tensor
 
 from dcfsc import datasets
 from dcfsc.estimators.network_choice import initial_network, network_input
-from dcfsc.estimators.validation import resolve_device
+from dcfsc.machine import PeakMemory, machine, resolve_device, versions
 from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
 
 from .cells import Cell, Problem, Record
-from .machine import PeakMemory, machine, versions
 from .pipeline import Session, select
 from .protocols import PROTOCOLS
 

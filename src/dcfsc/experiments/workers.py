@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from dcfsc.errors import InputError
+from dcfsc.machine import available_cpus
 
 from . import catalogue
 from .cells import Cell, CellStore
-from .machine import available_cpus
 from .outcome import Outcome, run_cell
 from .pipeline import Session
 

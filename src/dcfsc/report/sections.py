@@ -30,7 +30,7 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalised mutual information"))
         tiles.append(("ARI", f"{scores['ari']:.3f}", "Rand index adjusted for chance"))
     tiles.append(("confidence", f"{details.confidence.mean():.2f}", "mean over all samples"))
-    if record.get("effective_dof_") is not None and has_ridge(record):
+    if record.get("effective_dof_") is not None:
         tiles.append(("degrees of freedom", f"{record['effective_dof_']:.3g}", "effective, tr H"))
     if timings:
         tiles.append(("time", seconds(sum(timings.values())), machine.get("device", "")))
@@ -44,14 +44,13 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         *([("Features", record["features"]["name"])] if record.get("features") else []),
         ("Seed", str(record.get("seed"))),
     ]
-    if record.get("features_") == "scattering":
-        facts.append(("Seen by", "scattering coefficients, and their mirror images'"))
-    if not has_ridge(record):
-        facts.append(("Metric", "of the neighbours; no λ"))
-    elif record.get("lam_") is not None:
+    if record.get("representation_") is not None:
+        facts.append(("Representation", record["representation_"]))
+    if record.get("lam_") is not None:
         facts.append(("λ", f"{record['lam_']:.6g}"))
-    device, name = machine.get("device", ""), machine.get("device_name", "")
-    facts.append(("Device", f"{device} ({name}), {machine.get('threads', '?')} threads"))
+    gpu = f" ({machine['gpu']})" if machine.get("gpu") else ""
+    device = f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"
+    facts.append(("Device", device))
     facts.append(
         ("Started", str(record.get("started", "")).replace("T", " ").split("+")[0] + " UTC")
     )
@@ -185,16 +184,9 @@ def losses(record: Mapping[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def has_ridge(record: Mapping[str, Any]) -> bool:
-    """In the metric of neighbours the plain cosine ranks them, and nothing is regressed."""
-    return record.get("metric_", "none") in (None, "none")
-
-
 def ridge(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
     """The lambda path with the chosen point, and the leverages."""
     found: dict[str, Any] = {"path": [], "leverage": "", "words": ""}
-    if not has_ridge(record):
-        return found
     lam, dof = record.get("lam_"), record.get("effective_dof_")
     if len(details.path) and lam is not None:
         grid, dofs, errors = details.path.T

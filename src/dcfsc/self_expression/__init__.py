@@ -1,9 +1,15 @@
-"""Self-expression: each sample as a combination of the others, by the problem one chooses."""
+"""Self-expression: each sample as a combination of the others, one file a problem.
+
+Solvers take and return tensors; what they return obeys :class:`Operator`. Nothing here knows of
+affinities, files or scikit-learn's estimators.
+"""
 
 from .closed_form import ClosedForm
-from .coefficients import Coefficients, ExplicitCoefficients, SparseCoefficients
+from .combined import Combined
+from .cosine import CosineForm
 from .dense import dense_self_expression, dense_self_expression_memory
-from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof
+from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, target_dof
+from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, squared_singular_values
 from .kernel import (
@@ -18,16 +24,21 @@ from .low_rank import (
     low_rank_subspace_memory,
 )
 from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory
+from .operator import Operator
+from .orbit import OrbitForm, orbit_gram
 from .sample_form import SampleForm
 from .solve import solve
 from .sparse import sparse_self_expression, sparse_self_expression_memory
 
 __all__ = [
     "ClosedForm",
-    "Coefficients",
+    "Combined",
+    "CosineForm",
     "ExplicitCoefficients",
     "FeatureForm",
     "LambdaPath",
+    "Operator",
+    "OrbitForm",
     "RidgeFactor",
     "SampleForm",
     "SparseCoefficients",
@@ -45,10 +56,12 @@ __all__ = [
     "low_rank_representation_memory",
     "low_rank_subspace",
     "low_rank_subspace_memory",
+    "orbit_gram",
     "orthogonal_matching_pursuit",
     "orthogonal_matching_pursuit_memory",
     "solve",
     "sparse_self_expression",
     "sparse_self_expression_memory",
     "squared_singular_values",
+    "target_dof",
 ]

@@ -14,7 +14,8 @@ which needs no N x N matrix. :class:`SampleForm` keeps B itself (for N <= d), an
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from contextvars import copy_context
 from functools import cached_property
 from typing import Any
 
@@ -25,8 +26,10 @@ from torch.autograd.function import once_differentiable
 from dcfsc import distributed
 from dcfsc.errors import InputError
 
+from .operator import Operator
 
-class ClosedForm(ABC):
+
+class ClosedForm(Operator):
     """The minimiser B of problem (4) as a linear operator on N x p matrices.
 
     Attributes
@@ -37,51 +40,23 @@ class ClosedForm(ABC):
     """
 
     form: str
+    lam: float
+    ranks_by_cosine = True
+    codes_samples = True
+    is_linear = True
 
     def __init__(self, Z: Tensor, lam: float):
         self.n, self.dim = Z.shape
         self.lam = float(lam)
         self.dtype, self.device = Z.dtype, Z.device
 
-    # What a form must provide ---------------------------------------------------------------
-
     @property
     @abstractmethod
     def complement(self) -> Tensor:
         """1 - h, (N,) in float64, without cancellation where the form allows it."""
 
-    @abstractmethod
-    def matmul(self, V: Tensor) -> Tensor:
-        """B V for V of shape (N, p)."""
-
-    @abstractmethod
-    def rmatmul(self, V: Tensor) -> Tensor:
-        """B' V for V of shape (N, p)."""
-
-    @abstractmethod
-    def rows(self, start: int, stop: int) -> Tensor:
-        """The rows start, ..., stop - 1 of B, (stop - start, N)."""
-
-    @abstractmethod
-    def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        """The k entries of largest magnitude in each row of B: values and column indices (N, k)."""
-
-    @abstractmethod
-    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest |H_ij| / sqrt(h_i h_j) of each row, i != j: values and indices (N, k).
-
-        The cosine of the whitened samples. It ranks neighbours by direction alone, where |B_ij|
-        prefers those j that stand out, of a large leverage h_j.
-        """
-
-    @abstractmethod
-    def code(self, z: Tensor) -> Tensor:
-        """Ridge codes z (Z'Z + lam I)^-1 Z' of unseen z (n, d) over the N samples: (n, N)."""
-
-    # What follows from it -------------------------------------------------------------------
-
     @cached_property
-    def leverage(self) -> Tensor:
+    def leverage(self) -> Tensor:  # type: ignore[override]
         return 1.0 - self.complement
 
     @property
@@ -92,10 +67,6 @@ class ClosedForm(ABC):
     def apply(self, V: Tensor) -> Tensor:
         """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient)."""
         return _ApplyConstant.apply(V, self)
-
-    def dense(self) -> Tensor:
-        """The whole of B, (N, N)."""
-        return self.rows(0, self.n)
 
     def _check_operand(self, V: Tensor) -> None:
         if V.ndim != 2 or V.shape[0] != self.n:
@@ -117,12 +88,14 @@ class _ApplyConstant(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, operator: ClosedForm) -> Tensor:
         ctx.operator = operator
+        # Back-propagation may run in a thread that does not know whether samples are divided.
+        ctx.context = copy_context()
         return operator.matmul(V)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.operator.rmatmul(gradient), None
+        return ctx.context.run(ctx.operator.rmatmul, gradient), None
 
 
 def check_problem(Z: Tensor, lam: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 import torch
@@ -47,6 +48,13 @@ def lam_for_dof(squares: Tensor, dof: float) -> float:
         if high - low < 1e-12 * max(1.0, abs(high)):
             break
     return math.exp(0.5 * (low + high))
+
+
+def target_dof(n_clusters: int, subspace_dim: float) -> float:
+    """The trace K m of the ideal projector on K subspaces of dimension m."""
+    if not isinstance(subspace_dim, Real) or not 1e-6 <= float(subspace_dim) < math.inf:
+        raise InputError(f"subspace_dim must be a positive number; got {subspace_dim!r}.")
+    return n_clusters * float(subspace_dim)
 
 
 def choose_lam(Z: Tensor, dof: float) -> float:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from dcfsc import distributed
+from dcfsc.neighbours import largest_among, largest_inner_products, unit_rows
 
 from .closed_form import ClosedForm, cholesky
 from .gram import gram, row_chunks
-from .largest import largest_inner_products
 from .products import SplitMatrix, splits
-from .sharded import in_order, largest_inner_products_of_all
 from .triangular import triangular_inverse
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
@@ -66,6 +65,7 @@ class FeatureForm(ClosedForm):
     """
 
     form = "features"
+    is_divisible = True
 
     def __init__(self, Z: Tensor, lam: float):
         super().__init__(Z, lam)
@@ -104,6 +104,13 @@ class FeatureForm(ClosedForm):
     def complement(self) -> Tensor:
         return self._complement
 
+    @property
+    def directions(self) -> Tensor:
+        return self.Y
+
+    def _from_directions(self, products: Tensor) -> Tensor:
+        return (products / self._columns(products.dtype)[1]).to(self.dtype)
+
     def matmul(self, V: Tensor) -> Tensor:
         self._check_operand(V)
         work = V.to(self.Y.dtype)
@@ -128,18 +135,17 @@ class FeatureForm(ClosedForm):
         return block.to(self.dtype)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        values, indices = _largest_among(self.Y, k)
-        return (values / self._columns(values.dtype)[1]).to(self.dtype), indices
+        values, indices = largest_among(self.Y, k)
+        return self._from_directions(values), indices
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
-        values, indices = _largest_among(unit_length(self.Y), k)
+        values, indices = largest_among(unit_rows(self.Y), k)
         return values.to(self.dtype), indices
 
     def code(self, z: Tensor) -> Tensor:
         return (self.factor.whiten(z).to(self.Y.dtype) @ self.Y.mT).to(self.dtype)
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest entries of :meth:`code` per row, without the (n, N) matrix."""
         return largest_inner_products(self.factor.whiten(z).to(self.Y.dtype), self.Y, k)
 
     def _gather(self, V: Tensor) -> Tensor:
@@ -168,16 +174,3 @@ class FeatureForm(ClosedForm):
             and V.shape == self._Z.shape
             and V.stride() == self._Z.stride()
         )
-
-
-def _largest_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest |y_i . y_j|, j != i, of each row, over the samples of all processes."""
-    if distributed.active():
-        return largest_inner_products_of_all(Y, Y, k)
-    return in_order(*largest_inner_products(Y, Y, k, diagonal=0))
-
-
-def unit_length(Y: Tensor) -> Tensor:
-    """Rows of Y at length one; a row without leverage stays zero."""
-    length = torch.linalg.vector_norm(Y, dim=1, keepdim=True)
-    return Y / length.masked_fill(length == 0, 1.0)

@@ -1,7 +1,7 @@
 """The closed form over samples and what they turn into: shifted by a pixel, mirrored, ...
 
-A picture and the same picture one pixel to the left are the same thing, but nearly orthogonal to
-each other in fine detail. With T_1 = identity, T_2, ..., T_A such changes and Z_a the features of
+An image and the same image one pixel to the left show the same thing, but are nearly orthogonal in
+fine detail. With T_1 = identity, T_2, ..., T_A such changes and Z_a the features of
 all samples changed by T_a, ridge self-expression over the N A rows of all Z_a has
 
     G = sum_a Z_a' Z_a,   G + lam I = L L',   y = L^-1 z,   H_i(ja) = y_i . y_ja,
@@ -23,11 +23,11 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.errors import InputError
+from dcfsc.neighbours import largest_over_views, unit_rows
 
-from .feature_form import RidgeFactor, unit_length
+from .feature_form import RidgeFactor
 from .gram import add_gram, row_chunks
-from .largest import largest_inner_products
-from .sharded import largest_inner_products_of_all
+from .operator import Operator
 
 View = Callable[[], Tensor]
 
@@ -45,7 +45,7 @@ def orbit_gram(views: Sequence[View]) -> Tensor:
     return distributed.total(G)
 
 
-class OrbitForm:
+class OrbitForm(Operator):
     """Coefficients of samples over the orbits of the others; see :mod:`.orbit`.
 
     Parameters
@@ -62,64 +62,57 @@ class OrbitForm:
     columns among all of them.
     """
 
-    form = "orbit"
+    lam: float
+    ranks_by_cosine = True
+    codes_samples = True
+    is_divisible = True
 
     def __init__(self, views: Sequence[View], lam: float, G: Tensor | None = None):
         self._views = tuple(views)
         self.lam = float(lam)
         self.factor = RidgeFactor(orbit_gram(views) if G is None else G, self.lam)
-        self.Y, self.leverage = self._whitened(self._views[0]())
+        self.Y, self._leverage = self._whitened(self._views[0]())
         self.n, self.dim = self.Y.shape
         self.dtype, self.device = self.Y.dtype, self.Y.device
+
+    @property
+    def leverage(self) -> Tensor:
+        return self._leverage
 
     @property
     def effective_dof(self) -> float:
         """tr H over all N A rows: sum_i s_i^2 / (s_i^2 + lam) = d - lam tr (L L')^-1."""
         return self.factor.L.shape[0] - self.lam * float(self.factor.inverse.square().sum())
 
+    def rows(self, start: int, stop: int) -> Tensor:
+        C = self._best_products(self.Y[start:stop])
+        C[torch.arange(len(C)), torch.arange(start, start + len(C))] = 0.0
+        return C / (1.0 - self._leverage[start:stop]).to(C.dtype)[:, None]
+
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest C_ij of each row: values and column indices (N, k)."""
         k = k if distributed.active() else min(k, self.n - 1)
-        values, indices = self._best(self.Y, k, diagonal=0)
-        return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
+        values, indices = largest_over_views(self.Y, self._whitened_views(), k, diagonal=0)
+        return values / (1.0 - self._leverage).to(values.dtype)[:, None], indices
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest max_a |y_i . y_ja| / (|y_i| |y_ja|) of each row: values, indices (N, k)."""
         k = k if distributed.active() else min(k, self.n - 1)
-        return self._best(unit_length(self.Y), k, diagonal=0, unit=True)
+        views = (unit_rows(Y) for Y in self._whitened_views())
+        return largest_over_views(unit_rows(self.Y), views, k, diagonal=0)
+
+    def code(self, z: Tensor) -> Tensor:
+        """max_a |z (G + lam I)^-1 z_ja| for unseen z (n, d), (n, N)."""
+        return self._best_products(self._whitened(z)[0])
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """max_a |z (G + lam I)^-1 z_ja| for unseen z (n, d): the k largest of each row."""
-        y, _ = self._whitened(z)
-        return self._best(y, min(k, self.n), diagonal=None)
+        return largest_over_views(self._whitened(z)[0], self._whitened_views(), min(k, self.n))
 
-    def dense(self) -> Tensor:
-        """The whole of C, (N, N)."""
-        C = torch.zeros(self.n, self.n, dtype=self.dtype, device=self.device)
+    def _best_products(self, y: Tensor) -> Tensor:
+        """max_a |y . y_ja| for rows y (n, d), (n, N)."""
+        C = torch.zeros(len(y), self.n, dtype=self.dtype, device=self.device)
         for Y in self._whitened_views():
-            torch.maximum(C, (self.Y @ Y.mT).abs_(), out=C)
-        return C.fill_diagonal_(0.0) / (1.0 - self.leverage).to(C.dtype)[:, None]
-
-    def _best(
-        self, Q: Tensor, k: int, diagonal: int | None, unit: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        values: Tensor | None = None
-        for whitened in self._whitened_views():
-            Y = unit_length(whitened) if unit else whitened
-            # A sample among the k best by its best change is among the k best of that change.
-            if distributed.active() and diagonal is not None:
-                found, columns = largest_inner_products_of_all(Q, Y, k)
-            else:
-                found, columns = largest_inner_products(Q, Y, k, diagonal=diagonal)
-            found = found.abs()
-            if values is None:
-                values, indices = found, columns
-            else:
-                values, indices = _merged(
-                    torch.cat((values, found), 1), torch.cat((indices, columns), 1), found.shape[1]
-                )
-        assert values is not None
-        return values, indices
+            torch.maximum(C, (y @ Y.mT).abs_(), out=C)
+        return C
 
     def _whitened_views(self) -> Iterator[Tensor]:
         yield self.Y
@@ -141,16 +134,3 @@ class OrbitForm:
             f"OrbitForm(N={self.n}, d={self.dim}, views={len(self._views)}, lam={self.lam:.4g}, "
             f"effective_dof={self.effective_dof:.4g})"
         )
-
-
-def _merged(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values (n, m) of distinct columns; of a column's values the largest counts."""
-    values, order = values.sort(dim=1, descending=True, stable=True)
-    indices = indices.gather(1, order)
-    # By column, the larger value first, as the sort is stable: what follows its like is a repeat.
-    by_column, place = indices.sort(dim=1, stable=True)
-    repeat = torch.zeros_like(by_column, dtype=torch.bool)
-    repeat[:, 1:] = by_column[:, 1:] == by_column[:, :-1]
-    repeated = torch.zeros_like(repeat).scatter_(1, place, repeat)
-    kept = values.masked_fill(repeated, -1.0).topk(k, dim=1).indices
-    return values.gather(1, kept), indices.gather(1, kept)

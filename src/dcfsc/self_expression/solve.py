@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 
@@ -31,12 +31,16 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     1 - h_i is so small that single precision would lose more than two digits.
     """
     check_problem(Z, lam)
+    check_form(form)
     if form == "auto":
         form = "samples" if Z.shape[0] <= Z.shape[1] and not distributed.active() else "features"
     if form == "samples" and distributed.active():
         raise InputError("form='samples' needs all samples in one process; use 'features' here.")
     if form == "samples":
         return SampleForm(Z.detach(), lam)
-    if form == "features":
-        return FeatureForm(Z.detach(), lam)
-    raise unknown_name("form", form, ("auto", "samples", "features"))
+    return FeatureForm(Z.detach(), lam)
+
+
+def check_form(form: str) -> None:
+    if form not in get_args(Form):
+        raise unknown_name("form", form, get_args(Form))

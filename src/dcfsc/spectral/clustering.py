@@ -7,11 +7,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 
 from dcfsc.errors import InputError
 from dcfsc.spectral.assignment import assign as assign_labels
 from dcfsc.spectral.embedding import Embedding, Seed, embed, random_from
 from dcfsc.spectral.graph import Affinity
+
+SMALL_GRAPH = 20_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,18 @@ def cluster(
         device=device,
     )
     return SpectralResult(labels, embedding)
+
+
+def place_for(affinity: Affinity, device: torch.device) -> torch.device | None:
+    """Where the eigenproblem of an affinity is solved, if its coefficients live on ``device``.
+
+    None leaves the choice to the affinity: a tensor's own device, and the CPU for a sparse graph
+    of up to ``SMALL_GRAPH`` points, wherever its coefficients live.
+    """
+    small = issparse(affinity) and affinity.shape[0] <= SMALL_GRAPH
+    if device.type != "cuda" or small or isinstance(affinity, torch.Tensor):
+        return None
+    return device
 
 
 def default_components(assign: str, n_clusters: int, n: int = 0) -> int:

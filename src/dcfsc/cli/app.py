@@ -1,0 +1,57 @@
+"""The command ``dcfsc`` and the commands it has."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dcfsc._version import __version__
+from dcfsc.cli import datasets, doctor, fit, predict, report, reproduce, suggest
+from dcfsc.cli.errors import CommandLine
+
+app = typer.Typer(
+    cls=CommandLine,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dcfsc {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def commands(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Subspace clustering: deep, closed-form, exact and large-scale."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+for command in (
+    fit.fit,
+    suggest.suggest_k,
+    predict.predict,
+    report.report,
+    reproduce.reproduce,
+    datasets.datasets,
+    doctor.doctor,
+):
+    app.command()(command)
+
+
+def main() -> None:
+    app(prog_name="dcfsc")

@@ -1,0 +1,95 @@
+"""The command doctor: versions, machine, data, and a small problem solved."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.errors import one_line
+from dcfsc.errors import DcfscError
+
+Facts = list[tuple[str, str]]
+
+
+def installed_versions() -> Facts:
+    from dcfsc.machine import versions
+
+    return list(versions().items())
+
+
+def machine_facts() -> Facts:
+    from threadpoolctl import threadpool_info
+
+    from dcfsc.machine import machine
+
+    found = machine("auto")
+    pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
+    return [
+        ("system", found["platform"]),
+        ("device", output.device_text(found)),
+        ("blas", "; ".join(sorted(blas)) or "not known"),
+    ]
+
+
+def data_facts() -> Facts:
+    from dcfsc.datasets import data_root, describe
+
+    root = data_root()
+    present = [info.name for info in describe() if info.present]
+    return [
+        ("data root", f"{root}{'' if root.is_dir() else ' (not there yet)'}"),
+        ("datasets here", ", ".join(present)),
+    ]
+
+
+def self_check() -> Facts:
+    """Three subspaces that cannot be confused, and the two forms of the closed form on them."""
+    import torch
+
+    from dcfsc import ClosedFormSubspaceClustering
+    from dcfsc.datasets import synthetic
+    from dcfsc.metrics import clustering_error
+    from dcfsc.self_expression import solve
+
+    data = synthetic(
+        n_samples=150, n_clusters=3, subspace_dim=4, ambient_dim=20, noise=0.01, random_state=0
+    )
+    labels = ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X)
+    assert data.y is not None
+    wrong = clustering_error(data.y, labels)
+    Z = torch.from_numpy(data.X).to(torch.float64)
+    samples, features = (solve(Z, 0.1, form=form).dense() for form in ("samples", "features"))
+    gap = float((samples - features).abs().max() / samples.abs().max())
+    if wrong > 0:
+        raise DcfscError(f"{wrong:.1f} % of a union of subspaces was put in the wrong cluster.")
+    if not gap < 1e-8:
+        raise DcfscError(f"the two forms of the closed form differ by {gap:.1e} (relative).")
+    return [("self-check", f"clustering without error; the two forms agree to {gap:.0e}")]
+
+
+CHECKS: dict[str, Callable[[], Facts]] = {
+    "versions": installed_versions,
+    "machine": machine_facts,
+    "data": data_facts,
+    "self-check": self_check,
+}
+
+
+def doctor() -> None:
+    """Look at the installation, and try the closed form on a small problem."""
+    problems: list[str] = []
+    for title, look in CHECKS.items():
+        try:
+            output.print_facts(look())
+        except Exception as error:  # whatever is broken is what this command is to tell
+            reason = error if isinstance(error, DcfscError) else f"{type(error).__name__}: {error}"
+            problems.append(one_line(f"{title}: {reason}"))
+    if problems:
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
+        raise typer.Exit(1)
+    print("all well")

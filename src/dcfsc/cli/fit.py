@@ -1,0 +1,174 @@
+"""The command fit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.options import (
+    ColorOption,
+    DataArgument,
+    DeviceOption,
+    JsonOption,
+    LabelsOption,
+    QuietOption,
+    SizeOption,
+    SkipOption,
+    count_or_auto,
+    load_samples,
+    number_or_name,
+)
+
+# Options that only the training of a network has: to give one is to ask for a network.
+TRAINING_OPTIONS = (
+    "steps",
+    "weights",
+    "network",
+    "pretrain_epochs",
+    "learning_rate",
+    "batch_size",
+    "checkpoint_every",
+)
+
+
+def fit(
+    ctx: typer.Context,
+    data: DataArgument,
+    clusters: Annotated[
+        str,
+        typer.Option(
+            "--clusters", "-k", metavar="K|auto", help="Number of clusters; auto: see suggest-k."
+        ),
+    ],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="closed-form, dcfsc, ...; an unknown name lists all.",
+            show_default="closed-form; dcfsc where an option of its training is given",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/DATA-METHOD"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")] = 0,
+    device: DeviceOption = "auto",
+    lam: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X|auto",
+            help="Ridge parameter, or auto from the subspaces' dimension.",
+            show_default="auto",
+        ),
+    ] = None,
+    subspace_dim: Annotated[
+        float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
+    ] = None,
+    representation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How samples are seen: given, metric, metric-twice, scattering, shifts, mirror, "
+            "shifts+mirror, or auto, the most stable.",
+            show_default="auto",
+        ),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
+    affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
+    assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Compute these first, and cluster them: scattering or autoencoder."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="The network's architecture.")] = None,
+    pretrain_epochs: Annotated[
+        int | None, typer.Option(min=0, help="Epochs of plain reconstruction first.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of Adam.")] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Samples of a chunk: the same steps with less memory."),
+    ] = None,
+    labels: LabelsOption = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run in the folder.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="How often to save it.")
+    ] = None,
+    dist_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Wait for other processes of torchrun."),
+    ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Cluster DATA into K groups and write a run's folder.
+
+    The folder holds labels.csv, run.json (every parameter, versions, scores), the model, and
+    report.html with the details.npz that it is drawn from.
+    """
+    options = {
+        "n_clusters": count_or_auto(clusters),
+        "random_state": seed,
+        "device": device,
+        "lam": number_or_name(lam),
+        "subspace_dim": subspace_dim,
+        "representation": representation,
+        "steps": steps,
+        "affinity": affinity,
+        "assign": assign,
+        "weights": weights,
+        "network": network,
+        "pretrain_epochs": pretrain_epochs,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "checkpoint_every": checkpoint_every,
+    }
+    trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
+    default = "dcfsc" if trains and features is None else "closed-form"
+    samples = load_samples(data, labels, size, color, skip_broken, seed)
+    from dcfsc.runs.executor import execute
+    from dcfsc.runs.request import RunRequest
+
+    def tell(record: dict[str, Any]) -> None:
+        output.print_facts(output.start_facts(record))
+
+    talk = not (quiet or as_json)
+    # who watches is told at once; a pipe gets all of it or, where the input is bad, nothing
+    watched = talk and sys.stdout.isatty()
+    request = RunRequest(
+        samples,
+        method or default,
+        options,
+        features=features,
+        out=out,
+        resume=resume,
+        report=not no_report,
+        progress=not quiet,
+        timeout=dist_timeout,
+        command=ctx.obj,
+    )
+    run = execute(request, tell if watched else None)
+    if run is None:  # one of many processes, and not the first
+        return
+    if as_json:
+        shown = {key: value for key, value in run.record.items() if key != "history"}
+        print(json.dumps({"run": str(run.folder), **shown}))
+    elif talk:
+        before = [] if watched else output.start_facts(run.record)
+        output.print_facts([*before, *output.result_facts(run.record, run.folder)])

@@ -1,0 +1,76 @@
+"""Arguments and options that several commands have, and how the samples are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dcfsc.errors import InputError
+
+if TYPE_CHECKING:
+    from dcfsc.datasets import Dataset
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A dataset's name (see 'dcfsc datasets') or a path: .npy, .npz, .mat, .csv, .tsv, "
+        ".parquet or a folder of images, whose sub-folders are labels.",
+        show_default=False,
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(help="Where the labels are: a column, an array, or a file. Only to score."),
+]
+SizeOption = Annotated[
+    str | None, typer.Option(metavar="HxW", help="Bring images to this height x width.")
+]
+ColorOption = Annotated[bool, typer.Option("--color", help="Read images in colour, not in grey.")]
+SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, from 'dcfsc fit'.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+def load_samples(
+    spec: str, labels: str | None, size: str | None, color: bool, skip_broken: bool, seed: Any
+) -> Dataset:
+    """DATA as the options say it is to be read."""
+    from dcfsc.datasets import load
+
+    height_width = None
+    if size is not None:
+        match = re.fullmatch(r"(\d+)[xX](\d+)", size.strip())
+        if match is None:
+            raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size!r}.")
+        height_width = int(match[1]), int(match[2])
+    # the generated set is the one whose samples depend on the seed
+    generated = {"random_state": seed} if spec == "synthetic" else {}
+    return load(
+        spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
+    )
+
+
+def count_or_auto(text: str) -> int | str:
+    """The number of clusters, or "auto"."""
+    if text.strip() == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"-k takes an integer or auto; got {text!r}.") from None
+
+
+def number_or_name(text: str | None) -> float | str | None:
+    """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,144 @@
+"""What the command line prints: rich on a terminal, plain text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
+NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
+FEW_CLUSTERS = 12
+CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
+CLEAR = 2.0  # times the next candidate's slope
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Names and values, in two columns."""
+    if not sys.stdout.isatty():
+        for name, value in facts:
+            print(f"{name:<{NAME_WIDTH}}  {value}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold cyan", min_width=NAME_WIDTH, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(Text(name), Text(value))
+    Console().print(grid)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of text under a header."""
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+            print("  ".join(cells).rstrip())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, box=box.SIMPLE_HEAD, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The data of a record: name, number, shape, labels, notes."""
+    shape = " x ".join(map(str, data["shape"]))
+    classes = data["classes"]
+    labels = "no labels" if classes is None else f"{classes} classes (labels used only to score)"
+    facts = [
+        ("data", f"{data['name']}: {data['n']:,} samples of {shape} {data['dtype']}, {labels}")
+    ]
+    return [*facts, ("notes", data["notes"])] if data["notes"] else facts
+
+
+def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is about to be done."""
+    where = record["machine"]
+    many = f", {where['processes']} processes ({where['backend']})" if "processes" in where else ""
+    return [
+        *data_facts(record["data"]),
+        *suggestion_facts(record.get("suggestion")),
+        ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
+        ("device", f"{device_text(where)}{many}"),
+    ]
+
+
+def device_text(machine: Mapping[str, Any]) -> str:
+    """The device of a record, the GPU by its name, and the threads beside it."""
+    gpu = f" ({machine['gpu']})" if machine["gpu"] else ""
+    return f"{machine['device']}{gpu}, {machine['threads']} threads"
+
+
+def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The candidates for the number of clusters, where none was given."""
+    if suggestion is None:
+        return []
+    candidates = suggestion["candidates"]
+    ranked = ", ".join(f"{c['k']} ({c['slope']:.2f})" for c in candidates)
+    return [("K (slope)", ranked), ("suggested", f"K = {suggestion['k']}, {clarity(candidates)}")]
+
+
+def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [
+        (str(c["k"]), f"{c['slope']:.2f}", f"{c['agreement']:.0%}", f"{c['gap']:.4f}")
+        for c in candidates
+    ]
+
+
+def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
+    """How far the first candidate stands out from the second."""
+    if len(candidates) < 2 or candidates[0]["slope"] >= CLEAR * candidates[1]["slope"]:
+        return "clear: its slope is twice the next one's or more"
+    return "not clear: the next candidates are nearly as good"
+
+
+def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
+    """What came out."""
+    facts = score_facts(record["scores"])
+    facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
+    if record.get("representation_") is not None:
+        facts.append(("representation", record["representation_"]))
+    if record.get("stability_"):
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
+        facts.append(("stability", scores))
+    if record["lam_"] is not None:
+        facts.append(("lam", f"{record['lam_']:.6g}"))
+    if record["effective_dof_"] is not None:
+        facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
+    facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
+    facts.append(("run", str(folder)))
+    page = Path(str(folder), "report.html")
+    return [*facts, report_fact(page)] if page.is_file() else facts
+
+
+def report_fact(page: Path) -> tuple[str, str]:
+    return "report", f"{page} ({page.stat().st_size / 1e6:.1f} MB)"
+
+
+def score_facts(scores: Mapping[str, float] | None) -> list[tuple[str, str]]:
+    """Scores against the known labels; the error is in percent."""
+    if scores is None:
+        return []
+    return [
+        (name, f"{scores[key]:.2f} %" if key == "error" else f"{scores[key]:.4f}")
+        for key, name in NAMES.items()
+    ]
+
+
+def cluster_sizes(sizes: Sequence[int]) -> str:
+    """All sizes where they are few, else their range."""
+    if len(sizes) <= FEW_CLUSTERS:
+        return f"{len(sizes)} of sizes {', '.join(map(str, sizes))}"
+    return f"{len(sizes)} of sizes {min(sizes)} to {max(sizes)} (median {median(sizes):g})"

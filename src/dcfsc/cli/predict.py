@@ -1,0 +1,60 @@
+"""The command predict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.options import (
+    ColorOption,
+    DataArgument,
+    DeviceOption,
+    JsonOption,
+    LabelsOption,
+    QuietOption,
+    RunArgument,
+    SizeOption,
+    SkipOption,
+    load_samples,
+)
+
+
+def predict(
+    run: RunArgument,
+    data: DataArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file.", show_default="RUN/predictions.csv"),
+    ] = None,
+    device: DeviceOption = "auto",
+    labels: LabelsOption = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Label new samples with the model of a run and write them to a .csv file."""
+    from dcfsc import metrics
+    from dcfsc.runs.folder import PREDICTIONS, read_run
+    from dcfsc.runs.prediction import predict_run
+    from dcfsc.runs.record import describe_data
+
+    record = read_run(run).record
+    samples = load_samples(data, labels, size, color, skip_broken, record["seed"])
+    predicted = predict_run(run, samples, out, device=device)
+    sizes = [int((predicted == k).sum()) for k in range(record["n_clusters"])]
+    scores = None if samples.y is None else metrics.score(samples.y, predicted)
+    file = str(out or run / PREDICTIONS)
+    if as_json:
+        described = describe_data(samples)
+        result = {"file": file, "run": str(run), "data": described, "cluster_sizes": sizes}
+        print(json.dumps({**result, "scores": scores, "labels": predicted.tolist()}))
+    elif not quiet:
+        facts = [*output.data_facts(describe_data(samples)), ("model", str(run))]
+        facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
+        output.print_facts([*facts, ("predictions", file)])

@@ -1,0 +1,55 @@
+"""The command report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.options import (
+    ColorOption,
+    QuietOption,
+    RunArgument,
+    SizeOption,
+    SkipOption,
+    load_samples,
+)
+from dcfsc.errors import InputError
+
+
+def report(
+    run: RunArgument,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Images of the same samples in the same order, to show in place of the run's own.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
+    ] = None,
+    size: SizeOption = None,
+    color: ColorOption = False,
+    skip_broken: SkipOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw the page of a run again, from its saved files alone."""
+    from dcfsc.report import read_details, with_images, write_report
+    from dcfsc.runs.folder import DETAILS, REPORT, read_run, write_errors
+
+    saved = read_run(run)
+    details = read_details(saved.folder / DETAILS)
+    if data is not None:
+        samples = load_samples(data, None, size, color, skip_broken, saved.record["seed"])
+        details = with_images(details, samples.X, samples.name)
+    target = out or saved.folder / REPORT
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; give the name of a .html file.")
+    with write_errors(target):
+        write_report(target, saved.record, details)
+    if not quiet:
+        output.print_facts([("run", str(run)), output.report_fact(target)])

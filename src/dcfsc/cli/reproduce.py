@@ -1,0 +1,71 @@
+"""The command reproduce."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfsc.cli.options import DeviceOption, QuietOption
+from dcfsc.errors import InputError
+
+
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="eyaleb, orl, coil100, lambda, parameters, memory, or smoke (a minute, no data).",
+        ),
+    ],
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Some of the methods, separated by commas.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Seeds per cell.")] = None,
+    clusters: Annotated[
+        str | None, typer.Option(metavar="K,K", help="Some numbers of people (eyaleb).")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results are.")] = Path(
+        "results"
+    ),
+    device: DeviceOption = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run, and how long it took last time.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes that share the work, and the GPU.")
+    ] = 1,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="This process takes part I of N, from 0.")
+    ] = "0/1",
+    quiet: QuietOption = False,
+) -> None:
+    """Compute a table or figure of the paper; a second call only fills the gaps."""
+    from dcfsc import experiments
+
+    match = re.fullmatch(r"(\d+)/(\d+)", shard.strip())
+    if match is None:
+        raise InputError(f"--shard takes I/N, as in 0/4; got {shard!r}.")
+    experiments.reproduce(
+        experiment,
+        out=out,
+        methods=None if methods is None else [m.strip() for m in methods.split(",")],
+        trials=trials,
+        clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
+        device=device,
+        dry_run=dry_run,
+        force=force,
+        shard=(int(match[1]), int(match[2])),
+        jobs=jobs,
+        report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+    )
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} takes whole numbers, as in 10,20; got {text!r}.") from None

@@ -1,0 +1,38 @@
+"""Whether samples hold real, finite numbers: decided here, for arrays and for files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dcfsc.errors import InputError
+
+BLOCK_BYTES = 1 << 26  # looked at together
+
+
+def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: int = 0) -> None:
+    """Refuse X (n, ...) with values that are not real numbers, or NaN, or infinite.
+
+    X is read a block of rows at a time, so it may be larger than memory. Only the rows of ``share``
+    are looked at; ``first`` is the number of X's first row where X is a part of something larger.
+    """
+    if X.dtype.kind not in "biuf":
+        raise InputError(f"{name} holds values of type {X.dtype}, not real numbers.")
+    if X.dtype.kind != "f":
+        return  # integers are finite: images in a folder need not be decoded to know it
+    start, stop, _ = share.indices(len(X))
+    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+    count, bad_row = 0, -1
+    for begin in range(start, stop, rows):
+        block = np.asarray(X[begin : min(begin + rows, stop)])
+        wrong = (~np.isfinite(block)).reshape(len(block), -1).sum(axis=1)
+        if count == 0 and wrong.any():
+            bad_row = first + begin + int(wrong.nonzero()[0][0])
+        count += int(wrong.sum())
+    if count:
+        values = "a value that is" if count == 1 else f"{count} values that are"
+        raise InputError(
+            f"{name} has {values} NaN or infinity, the first in row {bad_row} (counted from 0); "
+            "fill them in or leave those samples out."
+        )

@@ -1,0 +1,85 @@
+"""Methods and features by the name a person types, and saved models of whatever class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from dcfsc.errors import InputError, unknown_name
+
+from .autoencoder_features import AutoencoderFeatures
+from .base import SubspaceClusterer
+from .closed_form import ClosedFormSubspaceClustering
+from .dcfsc import DCFSC
+from .dsc import DSC
+from .low_rank import EDSC, LRR, LRSC
+from .persistence import read_model
+from .scattering_features import ScatteringFeatures
+from .sparse import SSC, SSCOMP, KernelSSC
+
+METHODS: dict[str, type[SubspaceClusterer]] = {
+    "dcfsc": DCFSC,
+    "closed-form": ClosedFormSubspaceClustering,
+    "dsc": DSC,
+    "edsc": EDSC,
+    "kssc": KernelSSC,
+    "lrr": LRR,
+    "lrsc": LRSC,
+    "ssc": SSC,
+    "ssc-omp": SSCOMP,
+}
+FEATURES: dict[str, type[AutoencoderFeatures] | type[ScatteringFeatures]] = {
+    "autoencoder": AutoencoderFeatures,
+    "scattering": ScatteringFeatures,
+}
+SHARED = ("device", "random_state")
+
+
+def method_class(name: str) -> type[SubspaceClusterer]:
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]
+
+
+def create(name: str, **options: Any) -> SubspaceClusterer:
+    """The estimator of a method with the options that were given (None means not given)."""
+    cls = method_class(name)
+    known = inspect.signature(cls).parameters
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given:
+        if key not in known:
+            takers = [m for m, c in METHODS.items() if key in inspect.signature(c).parameters]
+            raise InputError(
+                f"the method {name!r} has no option {key.replace('_', '-')!r}"
+                + (f"; it belongs to {', '.join(takers)}." if takers else ".")
+            )
+    return cls(**given)
+
+
+def create_features(
+    name: str, method: str, options: Mapping[str, Any]
+) -> tuple[AutoencoderFeatures | ScatteringFeatures, dict[str, Any]]:
+    """The transformer with its part of the options, and the options that are left for the method.
+
+    An option that both have is the method's, but for the device and the seed, which go to both.
+    """
+    if name not in FEATURES:
+        raise unknown_name("features", name, FEATURES)
+    cls = FEATURES[name]
+    ours, theirs = (inspect.signature(c).parameters for c in (cls, method_class(method)))
+    given = {key: value for key, value in options.items() if value is not None}
+    mine = {k: v for k, v in given.items() if k in ours and (k in SHARED or k not in theirs)}
+    rest = {k: v for k, v in given.items() if k in theirs or k not in mine}
+    return cls(**mine), rest
+
+
+def load_model(path: Any, device: Any = None) -> Any:
+    """A saved estimator or transformer, whatever its class."""
+    header, _ = read_model(path)
+    by_class: dict[str, Any] = {
+        cls.__name__: cls for cls in (*METHODS.values(), *FEATURES.values()) if hasattr(cls, "load")
+    }
+    if header["class"] not in by_class:
+        raise unknown_name("model class", header["class"], by_class)
+    return by_class[header["class"]].load(path, device=device)

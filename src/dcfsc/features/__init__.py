@@ -1,0 +1,10 @@
+"""Features: a sample as a fixed vector, computed from tensors alone.
+
+One file a transform. What reads files, checks input or shows progress lives above.
+"""
+
+from .principal_components import RunningCovariance, principal_components
+from .scattering import ScatteringComponents
+from .scattering_transform import Scattering
+
+__all__ = ["RunningCovariance", "Scattering", "ScatteringComponents", "principal_components"]

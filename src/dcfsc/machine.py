@@ -1,0 +1,177 @@
+"""What is asked of the machine: its device, free memory, versions and peaks. Nobody else asks.
+
+Nothing here names a host or a path, so that every answer may go into a record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dcfsc._version import __version__
+from dcfsc.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    import torch
+
+_STATUS = Path("/proc/self/status")
+
+
+def resolve_device(device: Any) -> torch.device:
+    """Return the ``torch.device`` of a name; "auto" is the GPU where there is one, else the CPU."""
+    import torch
+
+    if isinstance(device, str):
+        if device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if not re.fullmatch(r"cpu|meta|mps|cuda(:\d+)?", device):
+            raise unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0"))
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
+        ) from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but PyTorch sees no CUDA device here.")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"device {device!r} was asked for, but the last one here is "
+            f"'cuda:{torch.cuda.device_count() - 1}'."
+        )
+    return resolved
+
+
+def free_memory(device: torch.device | None = None) -> int:
+    """Bytes that can be had on the device, or on the host without swapping."""
+    if device is not None and device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62  # a system that tells nothing is not refused
+
+
+def require_memory(needed: int, n: int, method: str, device: torch.device, instead: str) -> None:
+    """Refuse before the work, not after: does a method's N x N memory fit?"""
+    available = free_memory(device)
+    if needed > available:
+        raise InputError(
+            f"{method} on N={n} samples needs about {needed / 2**30:.1f} GiB, but {device} has "
+            f"{available / 2**30:.1f} GiB free; use {instead}, or fewer samples."
+        )
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "dcfsc": __version__}
+    for package in ("torch", "numpy", "scipy", "scikit-learn"):
+        found[package] = importlib.metadata.version(package)
+    return found
+
+
+def machine(device: Any) -> dict[str, Any]:
+    """The device that does the work, and the cores beside it, for a record."""
+    import torch
+
+    resolved = resolve_device(device)
+    return {
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpus": available_cpus(),
+        "threads": torch.get_num_threads(),
+        "device": str(resolved),
+        "gpu": torch.cuda.get_device_name(resolved) if resolved.type == "cuda" else None,
+    }
+
+
+def available_cpus() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class PeakMemory:
+    """The peak of the memory that a block of code holds.
+
+    On CUDA: the allocator's peak. On the CPU: the process's peak resident set, reset at the start
+    of the block where the system allows it (Linux), so that one cell does not inherit another's.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.kind = "cuda_allocated" if device.type == "cuda" else "process_resident"
+
+    def __enter__(self) -> PeakMemory:
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            _reset_peak_resident()
+        self.before = self._now()
+        self.peak = self.before
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        import torch
+
+        if self.device.type == "cuda":
+            self.peak = int(torch.cuda.max_memory_allocated(self.device))
+        else:
+            # The system counts both roughly: a peak may read a little below what there was.
+            self.peak = max(self.before, peak_resident())
+
+    def _now(self) -> int:
+        import torch
+
+        if self.device.type == "cuda":
+            return int(torch.cuda.memory_allocated(self.device))
+        return _status("VmRSS") or peak_resident()
+
+    def record(self) -> dict[str, Any]:
+        return {"kind": self.kind, "peak_bytes": self.peak, "before_bytes": self.before}
+
+
+def peak_resident() -> int:
+    """Bytes; of the process's life where it cannot be reset, 0 where the system tells nothing."""
+    peak = _status("VmHWM")
+    if peak is not None:
+        return peak
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _reset_peak_resident() -> None:
+    # Where that is not allowed, the peak is that of the process's life: an upper bound.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _status(field: str) -> int | None:
+    try:
+        for line in _STATUS.read_text(encoding="ascii").splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None

@@ -1,0 +1,21 @@
+"""Neighbours: the k largest inner products of each row. They know rows and k, and nothing else.
+
+Exact, filtered in half precision, approximate, or with the rows divided among processes.
+"""
+
+from .approximate import approximately_largest_inner_products, recall
+from .exact import largest_inner_products
+from .rows import unit_rows
+from .sharded import in_order, largest_among, largest_inner_products_of_all
+from .views import largest_over_views
+
+__all__ = [
+    "approximately_largest_inner_products",
+    "in_order",
+    "largest_among",
+    "largest_inner_products",
+    "largest_inner_products_of_all",
+    "largest_over_views",
+    "recall",
+    "unit_rows",
+]

@@ -1,0 +1,18 @@
+"""Representations: how samples are seen, one file a way, and which way the data prefer.
+
+A new one is a file with a subclass of :class:`Representation` and a line in
+``choice.REPRESENTATIONS``.
+"""
+
+from .base import Part, Representation
+from .choice import REPRESENTATIONS, choose, create, names, restore
+
+__all__ = [
+    "REPRESENTATIONS",
+    "Part",
+    "Representation",
+    "choose",
+    "create",
+    "names",
+    "restore",
+]

@@ -1,0 +1,138 @@
+"""What a representation is: fitted on a sample of the data, it says how all of them are seen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from dcfsc.errors import InputError
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
+
+# The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
+# is not measured on (docs/experiments.md).
+SUBSPACE_DIM = 3.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a fit was asked for, as far as representations need to know it.
+
+    ``sample_shape`` is that of a sample before it was flattened; ``lam`` and ``subspace_dim`` are
+    None where they were not given; ``unit_length`` says whether rows were scaled to it;
+    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search.
+    """
+
+    sample_shape: tuple[int, ...]
+    n_clusters: int
+    lam: float | None = None
+    subspace_dim: float | None = None
+    form: str = "auto"
+    unit_length: bool = True
+    sparse_exact: bool = True
+
+    @property
+    def ridge_given(self) -> bool:
+        """Whether the user asked for a certain ridge, on the samples as they are."""
+        return self.lam is not None or self.subspace_dim is not None or not self.unit_length
+
+
+class Part:
+    """Some rows of a sample that a partition is made of, to see how stable partitions are."""
+
+    def __init__(self, Z: Tensor, index: Tensor, setting: Setting):
+        self.index, self.setting = index, setting
+        self.Z = Z[index]
+
+    @cached_property
+    def closed_form(self) -> ClosedForm:
+        """The closed form of the rows as they are, which several representations start from."""
+        m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
+        return solve(self.Z, choose_lam(self.Z, target_dof(self.setting.n_clusters, m)))
+
+
+class Representation(ABC):
+    """A way to see samples.
+
+    The samples come as rows Z (N, d), flat and, unless the user wished otherwise, of unit length.
+    :meth:`fit` learns from a sample of them, :meth:`transform` gives what is kept of the training
+    samples, :meth:`solve` the operator on that, and :meth:`transform_unseen` the rows whose codes
+    the operator can give.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    has_ridge : bool
+        Whether its operator has a ridge, and with it ``lam`` and effective degrees of freedom.
+    learns : bool
+        Whether it learns from a sample; then it has :meth:`fit`, and tensors in its state.
+    """
+
+    name: ClassVar[str]
+    has_ridge: ClassVar[bool]
+    learns: ClassVar[bool] = False
+
+    def __init__(self, setting: Setting):
+        self.setting = setting
+
+    @classmethod
+    def obstacle(cls, setting: Setting) -> str | None:
+        """Why this representation is not for such samples or options, or None if it is."""
+        return None
+
+    @classmethod
+    def considered(cls, setting: Setting) -> bool:
+        """Whether ``representation="auto"`` takes it for a candidate."""
+        return False
+
+    def prepare(self, Z: Tensor) -> None:  # noqa: B027
+        """Learn from the sample Z (n, d) what its parts may share when stability is measured."""
+
+    @abstractmethod
+    def solve_part(self, part: Part) -> Operator:
+        """The operator of a part of the sample, seen as if there were no other samples."""
+
+    def fit(self, Z: Tensor) -> None:  # noqa: B027
+        """Learn from the sample Z (n, d)."""
+
+    @abstractmethod
+    def transform(self, Z: Tensor) -> Tensor:
+        """What is kept of the training samples Z (N, d): (N, ...)."""
+
+    def transform_unseen(self, Z: Tensor) -> Tensor:
+        """Rows (n, d') of unseen samples Z (n, d), as the operator's codes take them."""
+        return self.transform(Z)
+
+    @abstractmethod
+    def solve(self, R: Tensor) -> Operator:
+        """The operator of the samples whose transform is R (N, ...)."""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and JSON values that :meth:`restore` needs, besides the setting."""
+        return {}, {}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:  # noqa: B027
+        """The inverse of :meth:`state`."""
+
+
+def is_image(sample_shape: Sequence[int]) -> bool:
+    return len(sample_shape) in (2, 3)
+
+
+def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:
+    """Why a representation without a ridge is not for these options, if it is not."""
+    if setting.ridge_given:
+        return (
+            f"representation={name!r} has no ridge and takes rows of unit length; leave lam, "
+            "subspace_dim and normalize at their defaults, or take representation='given'"
+        )
+    return None
+
+
+def missing(what: str) -> InputError:
+    return InputError(f"its representation lacks {what}; fit and save it again.")

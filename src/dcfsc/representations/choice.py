@@ -1,0 +1,87 @@
+"""Which representation: the one the user names, or the one of the most stable partitions."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from torch import Tensor
+
+from dcfsc import distributed
+from dcfsc.errors import InputError, unknown_name
+
+from .base import Representation, Setting
+from .given import Given
+from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
+from .orbits import Mirror, Shifts, ShiftsAndMirror
+from .scattering import ScatteringMetric
+from .stability import common_sample, enough_samples, stabilities
+
+logger = logging.getLogger("dcfsc")
+
+# Candidates that are equally stable keep this order.
+REPRESENTATIONS: tuple[type[Representation], ...] = (
+    Given,
+    NeighbourMetric,
+    NeighbourMetricTwice,
+    ScatteringMetric,
+    Shifts,
+    Mirror,
+    ShiftsAndMirror,
+)
+_BY_NAME = {cls.name: cls for cls in REPRESENTATIONS}
+
+
+def names() -> list[str]:
+    """The names that ``representation=`` takes."""
+    return ["auto", *_BY_NAME]
+
+
+def create(name: Any, setting: Setting) -> list[Representation]:
+    """The candidates of a name: one that was named, or for "auto" all that may be considered."""
+    if not isinstance(name, str) or name not in ("auto", *_BY_NAME):
+        raise unknown_name("representation", name, names())
+    if name == "auto":
+        return [c(setting) for c in REPRESENTATIONS if c.considered(setting)]
+    obstacle = _BY_NAME[name].obstacle(setting)
+    if obstacle is not None:
+        raise InputError(f"{obstacle}.")
+    return [_BY_NAME[name](setting)]
+
+
+def choose(
+    candidates: list[Representation], Z: Tensor, setting: Setting
+) -> tuple[Representation, dict[str, float]]:
+    """The candidate whose partitions of Z (N, d) are most stable, fitted; and all stabilities.
+
+    The first candidate is taken, and no stability measured, where there is no other or where there
+    are too few samples to tell. Where samples are divided among processes all of them choose by the
+    same sample.
+    """
+    scores: dict[str, float] = {}
+    chosen = candidates[0]
+    if len(candidates) == 1 and not chosen.learns:
+        return chosen, scores
+    sample = common_sample(Z)
+    with distributed.alone():
+        if len(candidates) > 1 and enough_samples(len(sample), setting.n_clusters):
+            scores = stabilities(candidates, sample, setting)
+            chosen = max(candidates, key=lambda c: scores[c.name])
+            shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+            logger.info("representation: %s (stability: %s)", chosen.name, shown)
+        if chosen.learns:
+            chosen.fit(sample)
+    for tensor in chosen.state()[0].values() if chosen.learns else ():
+        distributed.broadcast(tensor, 0)
+    return chosen, scores
+
+
+def restore(
+    name: Any, setting: Setting, tensors: dict[str, Tensor], values: dict[str, Any], device: Any
+) -> Representation:
+    """The representation that :meth:`Representation.state` was taken from."""
+    if name not in _BY_NAME:
+        raise unknown_name("representation", name, _BY_NAME)
+    representation = _BY_NAME[name](setting)
+    representation.restore(tensors, values, device)
+    return representation

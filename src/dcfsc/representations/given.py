@@ -1,0 +1,51 @@
+"""The samples as they are given, expressed by the closed form with a ridge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
+
+from .base import SUBSPACE_DIM, Part, Representation, Setting
+
+
+class Given(Representation):
+    """Rows as they are; lam is the user's, or that of K m effective degrees of freedom.
+
+    Attributes
+    ----------
+    lam : float or None
+        The ridge parameter, once :meth:`solve` or :meth:`restore` was called.
+    """
+
+    name = "given"
+    has_ridge = True
+
+    def __init__(self, setting: Setting):
+        super().__init__(setting)
+        self.lam = setting.lam
+
+    @classmethod
+    def considered(cls, setting: Setting) -> bool:
+        return True
+
+    def solve_part(self, part: Part) -> Operator:
+        return part.closed_form
+
+    def transform(self, Z: Tensor) -> Tensor:
+        return Z
+
+    def solve(self, R: Tensor) -> ClosedForm:
+        if self.lam is None:
+            m = self.setting.subspace_dim
+            dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM if m is None else m)
+            self.lam = choose_lam(R, dof)
+        return solve(R, self.lam, form=self.setting.form)  # type: ignore[arg-type]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {"lam": self.lam}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
+        self.lam = float(values["lam"])

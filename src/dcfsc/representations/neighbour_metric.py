@@ -1,0 +1,167 @@
+"""A metric in which neighbours are close: what they differ by is taken for noise.
+
+The closed form finds every sample's neighbours. The scatter of their differences,
+
+    S = sum_ij A_ij e_ij e_ij' / sum_ij A_ij,    e_ij = z_i - sign(z_i . z_j) z_j,
+
+over the edges A of its graph, says how samples of the same kind vary, and
+
+    z -> T' z / |T' z|,    T T' = (S + tr(S)/d I)^-1
+
+shrinks just these directions. Neighbours are then ranked by the plain cosine, which is the closed
+form's own ranking as lam goes to infinity. It suits clusters that vary alike, and not subspaces
+that cross: there what is noise in one is what tells the points of another apart. Compare relevant
+component analysis (Bar-Hillel et al., 2003), where the pairs are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from dcfsc.affinity import TopK
+from dcfsc.neighbours import unit_rows
+from dcfsc.self_expression import CosineForm, Operator, RidgeFactor, choose_lam, solve, target_dof
+from dcfsc.self_expression.gram import row_chunks
+
+from .base import (
+    SUBSPACE_DIM,
+    Part,
+    Representation,
+    Setting,
+    missing,
+    need_unit_length_without_ridge,
+)
+
+TOPK = TopK()
+MOST_FEATURES = 4096  # a d x d factor of more costs minutes and gigabytes
+NEAR = 1e-6  # a mean squared difference of neighbours, at unit length, that is lost in rounding
+
+
+class NeighbourMetric(Representation):
+    """Rows in the metric of the neighbours that the closed form finds, ranked by the cosine."""
+
+    name = "metric"
+    has_ridge = False
+    learns = True
+    rounds: ClassVar[int] = 1
+    T: Tensor
+
+    @classmethod
+    def obstacle(cls, setting: Setting) -> str | None:
+        return need_unit_length_without_ridge(cls.name, setting)
+
+    def solve_part(self, part: Part) -> Operator:
+        T = self._metric(part.Z, part.closed_form)
+        return CosineForm(in_metric(part.Z, T))
+
+    def fit(self, Z: Tensor) -> None:
+        self.T = self._metric(Z, None)
+
+    def _metric(self, Z: Tensor, first: Operator | None) -> Tensor:
+        return neighbour_metric(Z, self.setting.n_clusters, self.rounds, first)
+
+    def transform(self, Z: Tensor) -> Tensor:
+        return in_metric(Z, self.T)
+
+    def solve(self, R: Tensor) -> CosineForm:
+        return CosineForm(R)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"metric": self.T}, {}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
+        if "metric" not in tensors:
+            raise missing("its metric")
+        self.T = tensors["metric"].to(device)
+
+
+class NeighbourMetricTwice(NeighbourMetric):
+    """The same in a second metric, of the neighbours that the first one finds."""
+
+    name = "metric-twice"
+    rounds = 2
+
+    @classmethod
+    def considered(cls, setting: Setting) -> bool:
+        few = int(np.prod(setting.sample_shape)) <= MOST_FEATURES
+        return few and cls.obstacle(setting) is None
+
+
+def in_metric(Z: Tensor, T: Tensor) -> Tensor:
+    """The rows of Z T at unit length, (N, d)."""
+    R = torch.empty_like(Z)
+    for rows in row_chunks(Z.shape[0], Z.shape[1], Z.device):
+        R[rows] = unit_rows(Z[rows] @ T)
+    return R
+
+
+def neighbour_metric(
+    Z: Tensor, n_clusters: int, rounds: int = 1, first: Operator | None = None
+) -> Tensor:
+    """T (d, d) for rows Z (N, d) of unit length, from the graph of the closed form."""
+    return next(islice(metric_rounds(Z, n_clusters, first), rounds - 1, None))
+
+
+def metric_rounds(
+    Z: Tensor, n_clusters: int, first: Operator | None = None, affinity: TopK = TOPK
+) -> Iterator[Tensor]:
+    """T (d, d) after one round, two, ... for rows Z (N, d).
+
+    ``first`` is the closed form of Z itself, that of lam="auto" unless given. In the metric there
+    are other neighbours, nearer to the truth where it is any good: the next round takes the metric
+    from those.
+    """
+    operator = first or solve(Z, choose_lam(Z, target_dof(n_clusters, SUBSPACE_DIM)))
+    while True:
+        T = metric_of(Z, affinity(operator, n_clusters))
+        yield T
+        operator = CosineForm(in_metric(Z, T))
+
+
+def metric_of(Z: Tensor, graph: sp.csr_array) -> Tensor:
+    """T (d, d) that whitens what neighbours in the graph (N, N), symmetric, differ by."""
+    total = max(float(graph.sum()), torch.finfo(torch.float64).tiny)
+    S = scatter_of_edges(Z, graph) / total
+    if float(S.trace()) < NEAR:
+        S = scatter_of_edges(Z, graph, one_by_one=True) / total
+    identity = torch.eye(len(S), dtype=torch.float64, device=Z.device)
+    spread = float(S.trace()) / len(S)
+    if spread == 0.0:  # copies alone, or no neighbours: nothing varies
+        return identity.to(Z.dtype)
+    return RidgeFactor(S, spread).whiten(identity).to(Z.dtype)
+
+
+def scatter_of_edges(Z: Tensor, graph: sp.csr_array, one_by_one: bool = False) -> Tensor:
+    """sum_ij A_ij e_ij e_ij', (d, d) in float64, e_ij = z_i - s_ij z_j, s_ij = sign(z_i . z_j).
+
+    A is symmetric, so this is 2 Z' (D - A o s) Z with the degrees D: N d^2 operations in place of
+    d^2 for every edge. The difference loses digits where neighbours are nearly the same; then
+    ``one_by_one`` adds the edges' own.
+    """
+    edges_of = graph.tocoo()
+    i, j = (torch.from_numpy(index.astype(np.int64)).to(Z.device) for index in edges_of.coords)
+    weights = torch.from_numpy(edges_of.data).to(Z.device)
+    S = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
+    signs = torch.empty_like(weights)
+    for edges in row_chunks(len(i), Z.shape[1], Z.device):
+        z, other = Z[i[edges]].to(torch.float64), Z[j[edges]].to(torch.float64)
+        signs[edges] = (z * other).sum(1).sign()
+        if one_by_one:
+            e = z - signs[edges, None] * other
+            S.addmm_(e.mT, weights[edges, None] * e)
+    if one_by_one:
+        return S
+    signed = sp.csr_array((edges_of.data * signs.cpu().numpy(), edges_of.coords), graph.shape)
+    degrees = np.asarray(graph.sum(axis=1)).reshape(-1)
+    laplacian = sp.csr_array(sp.diags_array(degrees) - signed)
+    Z = Z.to(torch.float64)
+    differences = torch.from_numpy(laplacian @ Z.cpu().numpy()).to(Z.device)
+    S = 2.0 * (Z.mT @ differences)
+    return 0.5 * (S + S.mT)

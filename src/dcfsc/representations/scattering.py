@@ -1,0 +1,148 @@
+"""Images by their scattering coefficients, in the metric of neighbours, with mirror images.
+
+Scattering coefficients say which waves of which direction are where, coarsely: what a shift by a
+pixel changes little. Their leading directions are found from a sample, as is the metric of
+neighbours in them (:mod:`.neighbour_metric`). Each sample then has its nearest others by the plain
+cosine twice, among the others as they are and among the others and their mirror images, and the
+two graphs are added: a mirror image may join what belongs together, but does not displace the
+neighbours there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from dcfsc.features import ScatteringComponents
+from dcfsc.features.scattering import N_COMPONENTS, largest_magnitude_scale
+from dcfsc.self_expression import Combined, CosineForm
+
+from .base import (
+    Part,
+    Representation,
+    Setting,
+    is_image,
+    missing,
+    need_unit_length_without_ridge,
+)
+from .neighbour_metric import in_metric, neighbour_metric
+
+SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller image
+ENLARGED_SIDE = 16  # coefficients are averaged over 4 pixels: fewer would leave hardly any places
+MOST_PIXELS = 4096  # larger images cost minutes and gigabytes
+J = 2
+_PREFIX = "scattering_"
+
+
+class ScatteringMetric(Representation):
+    """Scattering coefficients (N, 2, k) of images and of their mirror images, in their metric."""
+
+    name = "scattering"
+    has_ridge = False
+    learns = True
+    components: ScatteringComponents
+    T: Tensor
+    _prepared: tuple[Tensor, Tensor] | None = None  # a sample, and its coefficients
+
+    @classmethod
+    def obstacle(cls, setting: Setting) -> str | None:
+        shape = setting.sample_shape
+        if (
+            not is_image(shape)
+            or min(shape[-2:]) < SMALLEST_SIDE
+            or int(torch.Size(shape).numel()) > MOST_PIXELS
+        ):
+            return (
+                f"representation='scattering' is for images of at least {SMALLEST_SIDE} pixels a "
+                f"side and at most {MOST_PIXELS:,} values; ScatteringFeatures makes features of "
+                "other images"
+            )
+        if not setting.sparse_exact:
+            return "representation='scattering' takes the affinity 'topk' with its exact search"
+        return need_unit_length_without_ridge(cls.name, setting)
+
+    @classmethod
+    def considered(cls, setting: Setting) -> bool:
+        return cls.obstacle(setting) is None
+
+    def prepare(self, Z: Tensor) -> None:
+        """Find the leading directions of the coefficients; parts of the sample share them."""
+        x = self._images(Z)
+        self.components = ScatteringComponents(
+            tuple(x.shape[1:]), J, input_scale=largest_magnitude_scale([x]), device=Z.device
+        )
+        self.components.fit(x.split(1024), len(x), N_COMPONENTS, center=False)
+        self._prepared = Z, self.coefficients(Z)
+
+    def solve_part(self, part: Part) -> Combined:
+        F = self._prepared[1][part.index]
+        T = neighbour_metric(F[:, 0].contiguous(), self.setting.n_clusters)
+        return self.solve(both_in_metric(F, T))
+
+    def fit(self, Z: Tensor) -> None:
+        if self._prepared is None or self._prepared[0] is not Z:
+            self.prepare(Z)
+        assert self._prepared is not None
+        F = self._prepared[1][:, 0].contiguous()
+        self.T = neighbour_metric(F, self.setting.n_clusters)
+        self._prepared = None
+
+    def coefficients(self, Z: Tensor) -> Tensor:
+        """Scattering coefficients (N, 2, k) of unit length: of images Z (N, d), and mirrored."""
+        x = self._images(Z)
+        return torch.stack([self.components.transform(y) for y in (x, x.flip(-1))], dim=1)
+
+    def transform(self, Z: Tensor) -> Tensor:
+        return both_in_metric(self.coefficients(Z), self.T)
+
+    def transform_unseen(self, Z: Tensor) -> Tensor:
+        return in_metric(self.components.transform(self._images(Z)), self.T)
+
+    def solve(self, R: Tensor) -> Combined:
+        seen, mirrored = R[:, 0].contiguous(), R[:, 1].contiguous()
+        return Combined(CosineForm(seen), CosineForm(seen, mirrored))
+
+    def _images(self, Z: Tensor) -> Tensor:
+        return enlarged(Z.reshape(len(Z), *self.setting.sample_shape))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, values = self.components.state()
+        return {"metric": self.T, **{_PREFIX + name: t for name, t in tensors.items()}}, values
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
+        shape = enlarged_shape(self.setting.sample_shape)
+        if tuple(values.get("sample_shape", ())) != shape:
+            raise missing("the scattering of its images")
+        self.components = ScatteringComponents(
+            shape, J, input_scale=float(values["input_scale"]), device=device
+        )
+        self.components.restore(
+            {k.removeprefix(_PREFIX): t for k, t in tensors.items() if k.startswith(_PREFIX)}
+        )
+        self.T = tensors["metric"].to(device)
+
+
+def enlarged_shape(sample_shape: Sequence[int]) -> tuple[int, ...]:
+    """(h, w) or (c, h, w), h and w so many times larger that neither is below ``ENLARGED_SIDE``."""
+    *channels, h, w = sample_shape
+    times = -(-ENLARGED_SIDE // min(h, w))
+    return (*channels, times * h, times * w)
+
+
+def enlarged(x: Tensor) -> Tensor:
+    """Images (n, h, w) or (n, c, h, w) at ``enlarged_shape``, interpolated linearly."""
+    shape = enlarged_shape(x.shape[1:])
+    if shape == tuple(x.shape[1:]):
+        return x
+    planes = x.reshape(-1, 1, *x.shape[-2:])
+    larger = interpolate(planes, size=shape[-2:], mode="bilinear", align_corners=False)
+    return larger.reshape(len(x), *shape)
+
+
+def both_in_metric(F: Tensor, T: Tensor) -> Tensor:
+    """The rows of F (N, 2, k) T at unit length."""
+    return torch.stack([in_metric(view.contiguous(), T) for view in F.unbind(1)], dim=1)

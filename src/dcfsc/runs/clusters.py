@@ -1,0 +1,48 @@
+"""The number of clusters of a run that was not given one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dcfsc.datasets import Dataset
+from dcfsc.errors import InputError
+from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
+from dcfsc.estimators.registry import SHARED, create_features
+
+MAX_SAMPLES = 5_000
+
+
+def suggest_for_run(
+    data: Dataset,
+    options: Mapping[str, Any],
+    features: str | None = None,
+    *,
+    method: str = "closed-form",
+    max_k: int | None = None,
+) -> Suggestion:
+    """Candidates for K of the samples, or of their features; labels are not looked at.
+
+    Of many samples ``MAX_SAMPLES`` are drawn before the features are computed. ``options`` are a
+    run's; those that are neither the suggestion's nor the features' are passed over.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    shared: dict[str, Any] = {key: given[key] for key in SHARED if key in given}
+    X = _drawn(data.X, given.get("random_state"))
+    if features is not None:
+        if method == "dcfsc":
+            raise InputError("--features and --method dcfsc are two networks; give one of them.")
+        X = create_features(features, method, given)[0].fit_transform(X)
+    if method == "dcfsc":
+        shared |= {k: given[k] for k in ("weights", "network", "pretrain_epochs") if k in given}
+    return suggest_k(X, max_k, method=method, subspace_dim=given.get("subspace_dim"), **shared)
+
+
+def _drawn(X: Any, seed: int | None) -> np.ndarray:
+    """At most ``MAX_SAMPLES`` samples in memory, in their order."""
+    if len(X) > MAX_SAMPLES:
+        rows = np.sort(np.random.RandomState(seed).choice(len(X), MAX_SAMPLES, replace=False))
+        return np.stack([X[int(i)] for i in rows])
+    return np.require(X[:], requirements=["W", "E"])

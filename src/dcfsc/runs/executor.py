@@ -1,0 +1,240 @@
+"""Carry a request out: fit and write the run's folder, in one process or under torchrun.
+
+Under torchrun every process loads the data, lazily where they are large, and takes a contiguous
+share of the samples. The first one alone has the run's folder, prints, and ends with the model of
+all samples; the others are silent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dcfsc import affinity as affinities
+from dcfsc import distributed
+from dcfsc.datasets import Streamed, check_finite
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.estimators.number_of_clusters import Suggestion
+from dcfsc.estimators.registry import METHODS, create, create_features, method_class
+from dcfsc.estimators.sharded import gather
+from dcfsc.estimators.validation import check_n_clusters
+from dcfsc.machine import resolve_device
+from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
+
+from . import checkpoint
+from .clusters import suggest_for_run
+from .folder import Run, alone_in, reserved, room_for
+from .record import describe_result, describe_run
+from .request import RunRequest
+from .writing import add_report, write_run
+
+DIVISIBLE = ("closed-form", "dcfsc")
+
+Started = Callable[[dict[str, Any]], None]
+
+
+def execute(request: RunRequest, started: Started | None = None) -> Run | None:
+    """Carry the request out; the finished run, or None in all but the first of many processes.
+
+    Input and folder are checked before the work; if anything fails, nothing stays behind and an
+    earlier run in the folder is as it was. ``started`` is given the record so far once the input
+    has been found good.
+    """
+    executor = ManyProcesses(request) if distributed.launched() else OneProcess(request)
+    return executor.run(started)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request whose every choice is made: the seed, K, and the objects that do the work."""
+
+    request: RunRequest
+    estimator: Any
+    transformer: Any
+    suggestion: Suggestion | None
+
+
+class OneProcess:
+    """All samples are this process's."""
+
+    share = slice(None)
+
+    def __init__(self, request: RunRequest):
+        if request.timeout is not None:
+            raise InputError("--dist-timeout is for many processes; start them with torchrun.")
+        self.request = request.seeded()
+
+    def run(self, started: Started | None) -> Run | None:
+        """Prepare, fit and write."""
+        return self._write(self._prepare(), started)
+
+    def _prepare(self) -> Job:
+        request = self.request
+        data, transformer, options = request.data, None, dict(request.given)
+        if request.features is not None:
+            transformer, options = create_features(request.features, request.method, options)
+        estimator = create(request.method, **options)
+        check_finite(data.X, data.name, self.share)
+        suggestion = None
+        if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
+            suggestion = suggest_for_run(data, request.given, request.features)
+            estimator.set_params(n_clusters=suggestion.k)
+        check_n_clusters(estimator.n_clusters, len(data), least=2)
+        for step in filter(None, (estimator, transformer)):
+            check_options(step)
+            if not request.progress:
+                _set_known(step, verbose=False)
+        return Job(request, estimator, transformer, suggestion)
+
+    def _write(self, job: Job, started: Started | None) -> Run:
+        request, estimator, data = job.request, job.estimator, job.request.data
+        record = describe_run(request, estimator, job.transformer, job.suggestion)
+        folder = checkpoint.choose_folder(request.name, request.out, self._resumes)
+        room = room_for(data, request.method, request.features)
+        replaceable = self._resumes or request.out is not None
+        with reserved(folder, exist_ok=replaceable, room=room), alone_in(folder):
+            if started is not None:
+                started(record)
+            with checkpoint.kept(estimator, folder, request.command):
+                record["timings"] = self._fit(job)
+            record |= describe_result(data, estimator)
+            write_run(folder, record, data, estimator, job.transformer)
+            checkpoint.remove(folder)
+            if request.report:
+                add_report(folder, record, data, estimator)
+        return Run(folder, record, np.asarray(estimator.labels_))
+
+    @property
+    def _resumes(self) -> bool:
+        return self.request.resume
+
+    def _fit(self, job: Job) -> dict[str, float]:
+        """Fit the estimator on the samples or on their features; the seconds that each took."""
+        X, timings = readable(job.request.data.X), {}
+        begin = time.perf_counter()
+        if job.transformer is not None:
+            X = job.transformer.fit_transform(X)
+            timings["features_seconds"] = round(time.perf_counter() - begin, 4)
+            begin = time.perf_counter()
+        job.estimator.fit(X)
+        timings["fit_seconds"] = round(time.perf_counter() - begin, 4)
+        return timings
+
+
+class ManyProcesses(OneProcess):
+    """A share of the samples is this process's; torchrun started it and the others.
+
+    After torchrun has restarted the processes they go on from the run's checkpoint, whether it was
+    asked for or not.
+    """
+
+    def __init__(self, request: RunRequest):
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        wait = request.timeout
+        self.timeout = distributed.TIMEOUT_SECONDS if wait is None else wait
+        self._check(request)
+        device = distributed.local_device(request.given.get("device", "auto"))
+        self.request = request.with_options(device=device)
+        self.share = distributed.shard(len(request.data), self.rank, self.size)
+
+    def run(self, started: Started | None) -> Run | None:
+        if self.rank == 0:
+            self.request = self.request.seeded()
+            return self._write(self._prepare(), started)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the first process says what there is to say
+            job = self._prepare()
+            # The first process's file; the others never touch it.
+            _set_known(job.estimator, verbose=False, checkpoint=checkpoint.CHECKPOINT)
+            self._fit(job)
+        return None
+
+    @property
+    def _resumes(self) -> bool:
+        restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+        return self.request.resume or restarted
+
+    def _fit(self, job: Job) -> dict[str, float]:
+        """Fit the share together with the other processes; the first one has all samples then."""
+        begin, X = time.perf_counter(), job.request.data.X
+        rows = Share(X, self.share) if isinstance(X, Streamed) else readable(X[self.share])
+        device = resolve_device(job.estimator.device)
+        with distributed.process_group(device, self.timeout), distributed.sharded():
+            job.estimator.fit(rows)
+            seconds = time.perf_counter() - begin
+            gather(job.estimator)
+        return {"fit_seconds": round(seconds, 4)}
+
+    def _check(self, request: RunRequest) -> None:
+        """What many processes cannot do is refused before they meet."""
+        method_class(request.method)
+        if request.method not in DIVISIBLE:
+            others = ", ".join(sorted(set(METHODS) - set(DIVISIBLE)))
+            raise InputError(
+                f"the method {request.method!r} needs all samples in one process, as do {others}; "
+                f"torchrun is for {' and '.join(DIVISIBLE)}."
+            )
+        if request.features is not None:
+            raise InputError(
+                f"--features {request.features} needs all samples in one process; compute the "
+                "features first and give torchrun a file of them."
+            )
+        if request.given.get("n_clusters") == "auto":
+            raise InputError("-k auto needs all samples in one process; give torchrun a number.")
+        if len(request.data) < self.size:
+            raise InputError(
+                f"{request.data.name} has {len(request.data)} samples, fewer than the "
+                f"{self.size} processes."
+            )
+        if not self.timeout > 0:
+            raise InputError(
+                f"--dist-timeout must be a positive number of seconds; got {self.timeout:g}."
+            )
+
+
+class Share(Streamed):
+    """Some consecutive rows of samples on disk."""
+
+    def __init__(self, source: Streamed, share: slice):
+        self._source = source
+        self._first, stop, _ = share.indices(len(source))
+        super().__init__(source.name, (stop - self._first, *source.shape[1:]), source.dtype)
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._source[self._first + start : self._first + stop]
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._source[self._first + indices]
+
+
+def readable(X: Any) -> Any:
+    """Samples on disk as they are, to be read in blocks; others as an array of their own."""
+    return X if isinstance(X, Streamed) else np.require(X, requirements=["W", "E"])
+
+
+def check_options(step: Any) -> None:
+    """Find a wrong choice before the work that comes before its use."""
+    params = step.get_params(deep=False)
+    if "affinity" in params:
+        affinities.get(params["affinity"], params["n_clusters"])
+    if params.get("assign", "kmeans") not in ASSIGNMENTS:
+        raise unknown_name("assignment method", params["assign"], ASSIGNMENTS)
+    if "device" in params:
+        resolve_device(params["device"])
+    for name in ("subspace_dim", "learning_rate"):
+        value = params.get(name)
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"{name.replace('_', '-')} must be a positive number; got {value}.")
+
+
+def _set_known(step: Any, **options: Any) -> None:
+    """Set those of the options that the estimator has."""
+    known = step.get_params(deep=False)
+    step.set_params(**{name: value for name, value in options.items() if name in known})

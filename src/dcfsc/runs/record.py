@@ -1,0 +1,77 @@
+"""What ``run.json`` says: of a run before it is done, and of what came out of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from dcfsc import distributed, metrics
+from dcfsc.datasets import Dataset
+from dcfsc.estimators.number_of_clusters import Suggestion
+from dcfsc.estimators.persistence import encode_parameter
+from dcfsc.machine import machine, resolve_device, versions
+
+from .folder import FEATURES, FORMAT, MODEL
+from .request import RunRequest
+
+CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_")
+CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
+
+
+def describe_run(
+    request: RunRequest, estimator: Any, transformer: Any, suggestion: Suggestion | None
+) -> dict[str, Any]:
+    """What a run is, before it is done."""
+    params = estimator.get_params(deep=False)
+    device = resolve_device(params.get("device", "cpu"))
+    return {
+        "dcfsc_run": FORMAT,
+        "method": request.method,
+        "command": request.command,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "n_clusters": int(params["n_clusters"]),
+        "seed": encode_parameter("random_state", params["random_state"]),
+        "parameters": _encoded(estimator),
+        "data": describe_data(request.data),
+        "versions": versions(),
+        "machine": {**machine(device), **distributed.described(device)},
+        "features": None
+        if transformer is None
+        else {"name": request.features, "parameters": _encoded(transformer), "file": FEATURES},
+        "suggestion": None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT),
+    }
+
+
+def describe_data(data: Dataset) -> dict[str, Any]:
+    return {
+        "name": data.name,
+        "n": len(data),
+        "shape": list(data.X.shape[1:]),
+        "dtype": str(data.X.dtype),
+        "classes": data.n_classes,
+        "notes": data.notes,
+    }
+
+
+def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
+    """What came out of a run."""
+    sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters)
+    fitted = vars(estimator)
+    result = {
+        **{name: fitted.get(name) for name in CHOSEN},
+        "cluster_sizes": sizes.tolist(),
+        "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
+        "history": list(fitted.get("history_", ())),
+        "model": MODEL if hasattr(estimator, "save") else None,
+    }
+    # through JSON and back: NumPy's numbers become Python's, and NaN, which JSON lacks, None
+    text = json.dumps(result, default=lambda value: value.tolist())
+    return json.loads(text, parse_constant=lambda constant: None)
+
+
+def _encoded(step: Any) -> dict[str, Any]:
+    params = step.get_params(deep=False)
+    return {name: encode_parameter(name, value) for name, value in params.items()}

@@ -1,0 +1,73 @@
+"""Coefficients without a ridge: the plain cosine of samples, the closed form's limit.
+
+As lam grows, the whitened rows L^-1 z become z / sqrt(lam), and the closed form's ranking by
+|H_ij| / sqrt(h_i h_j) becomes that by the cosine of the samples themselves,
+
+    C_ij = z_i . z_j   (i != j),   |z_i| = 1.
+
+With several views of each sample, such as its mirror image, the best one counts,
+C_ij = max_a |z_i . z_ja|. Nothing is solved; memory is that of the views.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dcfsc import distributed
+from dcfsc.neighbours import largest_among, largest_inner_products, largest_over_views
+
+from .operator import Operator
+
+
+class CosineForm(Operator):
+    """The cosine of samples as coefficients; see the module.
+
+    Parameters
+    ----------
+    Z, *views : Tensor (N, d)
+        Rows of unit length (or zero): the samples as they are, then other views of the same.
+    """
+
+    ranks_by_cosine = True
+    codes_samples = True
+    is_divisible = True
+
+    def __init__(self, Z: Tensor, *views: Tensor):
+        self.views = (Z, *views)
+        self.n, self.dim = Z.shape
+        self.dtype, self.device = Z.dtype, Z.device
+
+    @property
+    def directions(self) -> Tensor | None:
+        return self.views[0] if len(self.views) == 1 else None
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        C = self.code(self.views[0][start:stop])
+        C[torch.arange(len(C)), torch.arange(start, start + len(C))] = 0.0
+        return C
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        if len(self.views) == 1:
+            return largest_among(self.views[0], k)
+        k = k if distributed.active() else min(k, self.n - 1)
+        return largest_over_views(self.views[0], self.views, k, diagonal=0)
+
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
+        return self.topk(k)
+
+    def code(self, z: Tensor) -> Tensor:
+        if len(self.views) == 1:
+            return z @ self.views[0].mT
+        C = z.new_zeros(len(z), self.n)
+        for view in self.views:
+            torch.maximum(C, (z @ view.mT).abs_(), out=C)
+        return C
+
+    def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        if len(self.views) == 1:
+            return largest_inner_products(z, self.views[0], k)
+        return largest_over_views(z, self.views, min(k, self.n))
+
+    def __repr__(self) -> str:
+        return f"CosineForm(N={self.n}, d={self.dim}, views={len(self.views)})"
