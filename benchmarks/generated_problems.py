@@ -1,4 +1,4 @@
-"""Labelled data made from a seed, with a geometry that subspace clustering is used on.
+"""Benchmark problems made from a seed, with geometries that subspace clustering is used for.
 
 Unions of subspaces, tracked points of moving bodies, surfaces under many lights, objects on a
 turntable and letters in many fonts. Every function returns samples in float32 and labels from 0;
