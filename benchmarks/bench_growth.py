@@ -8,8 +8,8 @@ The data are those of bench_scale. "without N x N" is the default estimator, sta
 the same device, for as long as --bytes and --limit allow. Every run has a process of its own;
 memory is what the run adds to a process with everything imported and the data made. Slopes are
 those of straight lines through log N and log seconds (or bytes), from where the fixed costs (the
-start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. A
-picture is drawn beside the JSON as PNG and SVG.
+start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. The
+figure is drawn beside the JSON as PNG.
 """
 
 from __future__ import annotations
@@ -132,8 +132,7 @@ def plot(path: Path) -> None:
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize="small", loc="lower right")
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
+    figure.savefig(path.with_suffix(".png"), dpi=150)
     plt.close(figure)
 
 
