@@ -1,24 +1,16 @@
 """One training step of the auto-encoders on a CPU: patches against PyTorch's convolutions.
 
-    python benchmarks/bench_convolutions.py [--threads 2] [--rounds 9] [--json FILE] [--memory]
+    python benchmarks/bench_convolutions.py [--threads 2] [--repeats 9] [--json FILE]
 
 Each case is forward, backward and an Adam step on the whole batch. The peers take turns in one
-process, so that a busy machine hurts all of them, and the table gives medians, minima and the ratio
-of the medians. "plain" is nn.Conv2d and nn.ConvTranspose2d with explicit SAME padding; "plain, no
+process, so that a busy machine hurts all of them; shown are medians, minima and the ratio of the
+medians. "plain" is nn.Conv2d and nn.ConvTranspose2d with explicit SAME padding; "plain, no
 oneDNN" is the same with PyTorch's other CPU back end, which is faster for some batch sizes. All
 start from the same weights, and their losses must agree to 1e-5.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import resource
-import statistics
-import subprocess
-import sys
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -26,9 +18,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from measure import finish, interleaved, parser
 from torch import Tensor, nn
 
-from dcfsc.files import write_json
 from dcfsc.networks import ConvAutoencoder, ConvSpec, preset, preset_spec
 
 CASES = {
@@ -123,106 +115,43 @@ def make_step(peer: str, name: str, samples: int) -> Callable[[], float]:
     return step
 
 
-def run_case(case: str, rounds: int) -> dict[str, Any]:
+def compared(steps: dict[str, Callable[[], float]], repeats: int, checked: int) -> dict[str, Any]:
+    """Times of one training step by the first of ``steps`` and by two plain peers.
+
+    The losses of the first ``checked`` steps must agree.
+    """
+    losses = {peer: [step() for _ in range(checked)] for peer, step in steps.items()}
+    ours, *plain = steps
+    gap = max(abs(a / b - 1) for p in plain for a, b in zip(losses[ours], losses[p], strict=True))
+    if gap > LOSS_TOLERANCE:
+        raise SystemExit(f"the losses differ by {gap:.1e}: {losses}")
+    seconds = interleaved(steps, repeats)
+    median = {peer: seconds[peer]["median"] for peer in steps}
+    return {
+        "loss_gap": gap,
+        "seconds": seconds,
+        "speedup": median["plain"] / median[ours],
+        "speedup_to_the_faster_back_end": min(median[peer] for peer in plain) / median[ours],
+    }
+
+
+def run_case(case: str, repeats: int) -> dict[str, Any]:
     steps = {peer: make_step(peer, *CASES[case]) for peer in PEERS}
-    losses: dict[str, list[float]] = {peer: [] for peer in PEERS}
-    seconds: dict[str, list[float]] = {peer: [] for peer in PEERS}
-    for _ in range(rounds + 1):
-        for peer, step in steps.items():
-            start = time.perf_counter()
-            losses[peer].append(step())
-            seconds[peer].append(time.perf_counter() - start)
     # Under batch norm some exact gradients are zero, and Adam makes full steps of their rounding:
     # there only the loss before the first step compares the convolutions.
-    compared = 1 if preset_spec(CASES[case][0]).batch_norm else rounds + 1
-    gap = max(
-        abs(a - b) / abs(b)
-        for peer in PEERS[1:]
-        for a, b in zip(losses["patches"][:compared], losses[peer][:compared], strict=True)
-    )
-    # The first round allocates and chooses kernels.
-    result: dict[str, Any] = {
-        peer: {
-            "median_ms": 1e3 * statistics.median(times[1:]),
-            "min_ms": 1e3 * min(times[1:]),
-        }
-        for peer, times in seconds.items()
-    }
-    medians = {peer: result[peer]["median_ms"] for peer in PEERS}
-    return {
-        "case": case,
-        "peers": result,
-        "speedup_over_plain": medians["plain"] / medians["patches"],
-        "speedup_over_plain_min": result["plain"]["min_ms"] / result["patches"]["min_ms"],
-        "speedup_over_faster_plain": min(medians["plain"], medians["plain, no oneDNN"])
-        / medians["patches"],
-        "largest_loss_gap": gap,
-        "losses_agree": gap <= LOSS_TOLERANCE,
-    }
+    checked = 1 if preset_spec(CASES[case][0]).batch_norm else 3
+    return {"case": case, **compared(steps, repeats, checked)}
 
 
-def peak_memory_mib(case: str, peer: str, threads: int) -> float:
-    """Peak memory of three steps in a fresh process, less what it holds before the first."""
-    command = [sys.executable, __file__, "--peak-of", case, peer, "--threads", str(threads)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(done.stdout)
-
-
-def print_peak(case: str, peer: str) -> None:
-    step = make_step(peer, *CASES[case])
-    # Linux counts in KiB, macOS in bytes.
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(3):
-        step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit)
-
-
-def machine(threads: int) -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "threads": threads,
-        "load_average": os.getloadavg()[0],
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--memory", action="store_true", help="also measure peak memory")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES)
+    options.add_argument("--threads", type=int, default=torch.get_num_threads())
+    args = options.parse_args()
+    torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore", message=".*TF32 acceleration.*")
-    if arguments.peak_of:
-        print_peak(*arguments.peak_of)
-        return 0
-    report: dict[str, Any] = {"machine": machine(arguments.threads), "cases": []}
-    print(f"{'step, ms: median (min)':22}" + "".join(f"{p:>22}" for p in PEERS) + "   ratio   gap")
-    for case in arguments.cases:
-        result = run_case(case, arguments.rounds)
-        if arguments.memory:
-            for peer in PEERS:
-                peak = peak_memory_mib(case, peer, arguments.threads)
-                result["peers"][peer]["peak_mib"] = peak
-        report["cases"].append(result)
-        peers = result["peers"].values()
-        cells = "".join(f"{v['median_ms']:12.1f} ({v['min_ms']:7.1f})" for v in peers)
-        ratio, gap = result["speedup_over_plain"], result["largest_loss_gap"]
-        print(f"{case:22}{cells} {ratio:6.1f}x {gap:.0e}", flush=True)
-        if arguments.memory:
-            peaks = "".join(f"{v['peak_mib']:>18.0f} MiB" for v in peers)
-            print(f"{'  peak memory':22}{peaks}", flush=True)
-    if arguments.json:
-        write_json(arguments.json, report)
-    return 0 if all(c["losses_agree"] for c in report["cases"]) else 1
+    finish(args, "convolutions", [run_case(case, args.repeats) for case in args.cases])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

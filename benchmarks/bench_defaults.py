@@ -3,12 +3,17 @@
     DCFSC_DATA=... python benchmarks/bench_defaults.py --json results/benchmarks/defaults.json
     DCFSC_DATA=... python benchmarks/bench_defaults.py --mnist mnist.npy --device cuda ...
 
-Beside it, marked as such: what each way to see the samples gives whatever the data say. ``--mnist``
-takes the features that make_scattering.py writes; "mnist-images" are the same 70,000 digits as
-pixels (long without a GPU: ``--only`` leaves them out). Subsets (ten and twenty people of Extended
-Yale B, twenty objects of COIL-100, raw digits of MNIST) are there to see how much the choice of
-samples matters. ``--part`` measures the default alone or the ways alone; ``--merge`` puts files
-together, the later ones' figures in the place of the earlier ones', each with its machine.
+Beside it, one seed each: the error of every representation, whichever is chosen. ``--mnist`` takes
+the features that make_scattering.py writes; "mnist-images" are the same 70,000 digits as pixels
+(long without a GPU: ``--only`` leaves them out). Subsets (ten and twenty people of Extended Yale B,
+twenty objects of COIL-100, raw digits of MNIST) show how much the choice of samples matters.
+``--part`` measures the default or the representations alone; ``--merge`` puts files together, the
+later ones' figures in the place of the earlier ones', each with its machine.
+
+    python benchmarks/bench_defaults.py --digits --json results/benchmarks/digits_cpu.json
+
+Digits alone: the default and DCFSC on all of them and on five random halves, with the other half
+predicted, beside scikit-learn's k-means and nearest-neighbour spectral clustering.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from typing import Any
 import numpy as np
 from measure import finish, parser
 
-from dcfsc import ClosedFormSubspaceClustering, datasets
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, datasets
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
 
@@ -81,7 +86,7 @@ def fit(X: np.ndarray, y: np.ndarray, device: str, seed: int, **options: Any) ->
 
 
 def chosen(model: ClosedFormSubspaceClustering) -> dict[str, str]:
-    """What the data chose, as options of the estimator."""
+    """The representation that was chosen, as options of the estimator."""
     if model.features_ == "scattering":
         return {"features": "scattering"}
     return {
@@ -91,23 +96,23 @@ def chosen(model: ClosedFormSubspaceClustering) -> dict[str, str]:
     }
 
 
-def ways(X: np.ndarray) -> dict[str, dict[str, str]]:
-    """Every way to see the samples that the data choose from, as options of the estimator."""
-    names = {"none": "none", "metric": "neighbours", "metric twice": "neighbours-twice"}
-    found = {name: {"features": "given", "metric": metric} for name, metric in names.items()}
+def representations(X: np.ndarray) -> dict[str, dict[str, str]]:
+    """Every representation of the samples, as options of the estimator."""
+    metrics = {"none": "none", "metric": "neighbours", "metric twice": "neighbours-twice"}
+    options = {name: {"features": "given", "metric": metric} for name, metric in metrics.items()}
     if X.ndim > 2:
-        found["shifts+mirror"] = {"features": "given", "transformations": "shifts+mirror"}
-        found["scattering"] = {"features": "scattering"}
-    return found
+        options["shifts+mirror"] = {"features": "given", "transformations": "shifts+mirror"}
+        options["scattering"] = {"features": "scattering"}
+    return options
 
 
 def measure(X: np.ndarray, y: np.ndarray, device: str, part: str) -> dict[str, Any]:
     record: dict[str, Any] = {"N": len(X), "K": int(y.max()) + 1}
-    if part != "ways":
+    if part != "representations":
         record |= seeds(X, y, device)
     if part != "seeds":
-        for name, way in ways(X).items():
-            record[f"with {name}"] = fit(X, y, device, 0, **way)[1]
+        for name, options in representations(X).items():
+            record[f"with {name}"] = fit(X, y, device, 0, **options)[1]
     return record
 
 
@@ -116,7 +121,7 @@ def seeds(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     start = time.perf_counter()
     model, first = fit(X, y, device, SEEDS[0])
     seconds = time.perf_counter() - start
-    # What the data choose does not depend on the seed, so it is chosen once.
+    # The choice of the representation does not depend on the seed, so it is made once.
     again = chosen(model)
     errors = [first] + [fit(X, y, device, s, **again)[1] for s in SEEDS[1:]]
     return {
@@ -131,14 +136,53 @@ def seeds(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     }
 
 
+def digits() -> dict[str, Any]:
+    from sklearn.cluster import KMeans, SpectralClustering
+
+    X, y = whole("digits")
+    flat = X.reshape(len(X), -1).astype(float)
+
+    def summary(errors: list[float]) -> dict[str, Any]:
+        return {"errors": errors, "mean": np.mean(errors), "std": np.std(errors, ddof=1)}
+
+    def errors(make: Callable[[int], Any], data: np.ndarray) -> dict[str, Any]:
+        return summary([clustering_error(y, make(seed).fit(data).labels_) for seed in SEEDS])
+
+    def spectral(seed: int) -> Any:
+        return SpectralClustering(10, affinity="nearest_neighbors", random_state=seed)
+
+    figures: dict[str, Any] = {
+        "k-means": {"whole": errors(lambda seed: KMeans(10, n_init=10, random_state=seed), flat)},
+        "nearest-neighbour spectral clustering": {"whole": errors(spectral, flat)},
+    }
+    for cls in (ClosedFormSubspaceClustering, DCFSC):
+        fitted, predicted = [], []
+        for seed in SEEDS:
+            order = np.random.default_rng(seed).permutation(len(X))
+            half, rest = order[: len(X) // 2 + 1], order[len(X) // 2 + 1 :]
+            model = cls(10, random_state=seed).fit(X[half])
+            fitted.append(clustering_error(y[half], model.labels_))
+            predicted.append(clustering_error(y[rest], model.predict(X[rest])))
+        figures[cls.__name__] = {
+            "whole": errors(lambda seed, cls=cls: cls(10, random_state=seed), X),
+            "half": summary(fitted),
+            "predicted_other_half": summary(predicted),
+        }
+    return figures
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--device", default="auto")
     options.add_argument("--mnist", help=".npy of scattering features")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
-    options.add_argument("--part", choices=("both", "seeds", "ways"), default="both")
+    options.add_argument("--part", choices=("both", "seeds", "representations"), default="both")
     options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
+    options.add_argument("--digits", action="store_true", help="digits whole and in halves")
     args = options.parse_args()
+    if args.digits:
+        finish(args, "digits", digits())
+        return
     figures: dict[str, Any] = {}
     for path in args.merge or ():
         record = json.loads(path.read_text())

@@ -8,8 +8,8 @@ The data are those of bench_scale. "without N x N" is the default estimator, sta
 the same device, for as long as --bytes and --limit allow. Every run has a process of its own;
 memory is what the run adds to a process with everything imported and the data made. Slopes are
 those of straight lines through log N and log seconds (or bytes), from where the fixed costs (the
-start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. A
-picture is drawn beside the JSON as PNG and SVG.
+start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. The
+figure is drawn beside the JSON as PNG.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_scale import K, M, cluster_in_stages, gpu_peak, in_a_process, subspaces, warm_up
-from measure import finish, parser, peak_rss
+from bench_scale import K, M, cluster_in_stages, gpu_peak, subspaces, warm_up
+from measure import finish, in_a_process, parser, peak_rss, synchronise
 
 from dcfsc.files import write_json
 
@@ -50,8 +50,6 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
 
 
 def one(way: str, n: int, device: str) -> dict[str, Any]:
-    import torch
-
     from dcfsc.metrics import clustering_error
 
     warm_up(device)
@@ -62,8 +60,7 @@ def one(way: str, n: int, device: str) -> dict[str, Any]:
     start = time.perf_counter()
     if way == "with N x N":
         labels = dense_way(X, device)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
+        synchronise()
     else:
         labels, _ = cluster_in_stages(X, K, M, device)
     return {
@@ -135,8 +132,7 @@ def plot(path: Path) -> None:
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize="small", loc="lower right")
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
+    figure.savefig(path.with_suffix(".png"), dpi=150)
     plt.close(figure)
 
 

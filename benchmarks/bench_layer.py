@@ -12,15 +12,13 @@ import torch
 from measure import finish, interleaved, parser
 from torch import Tensor
 
+from dcfsc.experiments.step_memory import compute_b, compute_p
 from dcfsc.self_expression import solve
 
 
 def listing(Z: Tensor, g: Tensor, lam: float) -> tuple[Tensor, Tensor]:
-    """compute_p and compute_b of the paper, then B Z and B' g."""
-    P = Z @ Z.T
-    P.diagonal().add_(lam)
-    P = torch.linalg.inv(P)
-    B = P.div_(-P.diagonal().clone()[:, None]).fill_diagonal_(0.0)
+    """B as the paper prints it, then B Z and B' g."""
+    B = compute_b(compute_p(Z, lam))
     return B @ Z, B.T @ g
 
 

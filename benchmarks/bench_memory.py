@@ -10,12 +10,11 @@ spectral step, and for the iterative methods a few iterations, which is all that
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 import warnings
+from itertools import product
 
-from measure import finish, parser, peak_rss
+from measure import finish, in_a_process, parser, peak_rss
 
 FEW = {
     "dcfsc": {"pretrain_epochs": 1, "steps": 2, "verbose": False},
@@ -59,13 +58,8 @@ def main() -> None:
         return
     from dcfsc.estimators.registry import METHODS
 
-    figures = []
-    for method in METHODS:
-        for size in args.sizes.split(","):
-            command = [sys.executable, __file__, "--one", method, size]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            figures.append(json.loads(done.stdout.splitlines()[-1]))
-    finish(args, "memory", figures)
+    cases = product(METHODS, args.sizes.split(","))
+    finish(args, "memory", [in_a_process(__file__, ["--one", *case]) for case in cases])
 
 
 if __name__ == "__main__":

@@ -15,16 +15,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from measure import finish, parser, peak_rss
+from measure import finish, in_a_process, parser, peak_rss, synchronise
 
 K, M, D = 20, 6, 64
+SEARCHES = ("topk", "topk_cosine", "approximate_topk")
 
 
 class Stages:
@@ -34,19 +35,12 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, name: str, run: Callable[[], Any]) -> Any:
-        _wait()
+        synchronise()
         start = time.perf_counter()
         result = run()
-        _wait()
+        synchronise()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
         return result
-
-
-def _wait() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 class TimedSearch:
@@ -57,19 +51,12 @@ class TimedSearch:
         self.searches: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._operator, name)
+        value = getattr(self._operator, name)
+        return partial(self._search, value) if name in SEARCHES else value
 
-    def topk(self, k: int) -> Any:
+    def _search(self, search: Callable[[int], Any], k: int) -> Any:
         self.searches.append(k)
-        return self._stages("search", lambda: self._operator.topk(k))
-
-    def topk_cosine(self, k: int) -> Any:
-        self.searches.append(k)
-        return self._stages("search", lambda: self._operator.topk_cosine(k))
-
-    def approximate_topk(self, k: int) -> Any:
-        self.searches.append(k)
-        return self._stages("search", lambda: self._operator.approximate_topk(k))
+        return self._stages("search", lambda: search(k))
 
 
 def cluster_in_stages(
@@ -191,10 +178,10 @@ def one(n: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _nearest_neighbours(X: np.ndarray) -> np.ndarray:
+def nearest_neighbors(X: np.ndarray, n_clusters: int = K) -> np.ndarray:
     from sklearn.cluster import SpectralClustering
 
-    model = SpectralClustering(K, affinity="nearest_neighbors", random_state=0)
+    model = SpectralClustering(n_clusters, affinity="nearest_neighbors", random_state=0)
     return model.fit_predict(X)
 
 
@@ -204,7 +191,7 @@ def _kmeans(X: np.ndarray) -> np.ndarray:
     return KMeans(K, n_init=10, random_state=0).fit_predict(X)
 
 
-PEERS = {"k-means": _kmeans, "nearest-neighbour spectral clustering": _nearest_neighbours}
+PEERS = {"k-means": _kmeans, "nearest-neighbour spectral clustering": nearest_neighbors}
 
 
 def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:
@@ -219,19 +206,6 @@ def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:
         "error_percent": clustering_error(y, labels),
         "peak_rss": peak_rss(),
     }
-
-
-def in_a_process(script: str, arguments: list[str], limit: float | None = None) -> dict[str, Any]:
-    """The JSON that a script prints last, or a word on why there is none."""
-    command = [sys.executable, script, *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"not finished after {limit:g} s"}
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        return {"failed": lines[-1] if lines else f"exit status {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
@@ -256,15 +230,11 @@ def main() -> None:
     shared = ["--noise", str(args.noise)]
     for size in args.sizes.split(","):
         run = ["--one", size, "--device", args.device, "--search", args.search, *shared]
-        row = {"N": int(size), **in_a_process(__file__, run)}
-        if args.peers:
-            row["peers"] = {
-                peer: in_a_process(
-                    __file__, ["--one", size, "--peer", peer, *shared], args.peer_limit
-                )
-                for peer in PEERS
-            }
-        figures.append(row)
+        figures.append({"N": int(size), **in_a_process(__file__, run)})
+        for peer in PEERS if args.peers else ():
+            run = ["--one", size, "--peer", peer, *shared]
+            record = in_a_process(__file__, run, args.peer_limit)
+            figures[-1].setdefault("peers", {})[peer] = record
     finish(args, "scale", figures)
 
 

@@ -1,10 +1,10 @@
 """Sparse self-expression: speed against a peer in the same run, and peak memory against N.
 
-    python benchmarks/bench_sparse_solvers.py [--only omp ssc memory] [--full] [--json FILE]
+    python benchmarks/bench_sparse_solvers.py [--only omp ssc memory] [--json FILE]
 
 omp     SSC-OMP on 10,000 x 500 against a loop of scikit-learn's ``orthogonal_mp``, one call per
-        sample over the others. The loop is timed on a random subset of samples and scaled, unless
-        ``--full``; the supports are compared on the same samples.
+        sample over the others. The loop is timed on a random subset of samples and scaled; the
+        supports are compared on the same samples.
 ssc     The outlier program on Extended Yale B (the images themselves if ``$DCFSC_DATA`` is set,
         else random data of the same 2,432 x 2,016), against ADMM as it is usually written: a dense
         inverse of order N + d and every multiplier explicit, timed for a few steps and scaled to as
@@ -16,17 +16,18 @@ memory  Peak resident memory of each solver, each in a process of its own, again
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from measure import finish, interleaved, parser
+from measure import finish, in_a_process, interleaved, parser
 
 from dcfsc.self_expression.kernel import (
     kernel_matrix,
@@ -56,7 +57,7 @@ def seconds(run: Callable[[], object]) -> tuple[float, object]:
     return time.perf_counter() - start, value
 
 
-def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int, full: bool) -> dict:
+def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
     from sklearn.linear_model import orthogonal_mp
 
     Z = noisy_subspaces(n, d)
@@ -70,7 +71,7 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int, full: boo
     )
     row: dict = {"N": n, "d": d, "k": k, "seconds": times}
     code = orthogonal_matching_pursuit(Z, k).coefficients
-    chosen = np.random.default_rng(1).permutation(n)[: n if full else loop_samples]
+    chosen = np.random.default_rng(1).permutation(n)[:loop_samples]
     supports = []
 
     def loop() -> None:
@@ -82,7 +83,7 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int, full: boo
     took, _ = seconds(loop)
     row["loop_samples"] = len(chosen)
     row["loop_s"] = took * n / len(chosen)
-    row["loop_scaled_from_subset"] = not full
+    row["loop_scaled_from_subset"] = len(chosen) < n
     ours = [set(code[i].indices.tolist()) for i in chosen]
     row["same_supports"] = float(np.mean([a == b for a, b in zip(ours, supports, strict=True)]))
     row["speedup"] = {name: row["loop_s"] / times[name]["median"] for name in times}
@@ -135,37 +136,20 @@ def bench_ssc(max_iter: int, peer_steps: int) -> dict:
     return row
 
 
-# Each solver: run it on Z, and its estimate.
-FLOAT = torch.float32
-SOLVERS: dict[str, tuple[Callable[[torch.Tensor], object], Callable[[int, int], int]]] = {
-    "ssc-outliers": (
-        lambda Z: sparse_self_expression(Z, max_iter=15),
-        lambda n, d: sparse_self_expression_memory(n, d, FLOAT),
-    ),
-    "ssc-lasso": (
-        lambda Z: sparse_self_expression(Z, outliers=False, max_iter=15),
-        lambda n, d: sparse_self_expression_memory(n, d, FLOAT, outliers=False),
-    ),
-    "ssc-lasso-blocks": (
-        lambda Z: sparse_self_expression(
-            Z, outliers=False, max_iter=15, block_rows=250, layout="csr"
-        ),
-        lambda n, d: sparse_self_expression_memory(
-            n, d, FLOAT, outliers=False, block_rows=250, layout="csr"
-        ),
-    ),
-    "kssc": (
-        lambda K: kernel_sparse_self_expression(K, max_iter=15),
-        lambda n, d: kernel_sparse_self_expression_memory(n, FLOAT),
-    ),
-    "omp-gram": (
-        lambda Z: orthogonal_matching_pursuit(Z, gram=True),
-        lambda n, d: orthogonal_matching_pursuit_memory(n, d, FLOAT, gram=True),
-    ),
-    "omp-scan": (
-        lambda Z: orthogonal_matching_pursuit(Z, gram=False),
-        lambda n, d: orthogonal_matching_pursuit_memory(n, d, FLOAT, gram=False),
-    ),
+SSC = (sparse_self_expression, sparse_self_expression_memory)
+OMP = (orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory)
+KERNEL_SSC = (
+    kernel_sparse_self_expression,
+    lambda n, d, dtype: kernel_sparse_self_expression_memory(n, dtype),
+)
+# Each solver, the estimate of its memory, and the options of both.
+SOLVERS: dict[str, tuple[tuple[Callable[..., Any], Callable[..., int]], dict[str, Any]]] = {
+    "ssc-outliers": (SSC, {}),
+    "ssc-lasso": (SSC, {"outliers": False}),
+    "ssc-lasso-blocks": (SSC, {"outliers": False, "block_rows": 250, "layout": "csr"}),
+    "kssc": (KERNEL_SSC, {}),
+    "omp-gram": (OMP, {"gram": True}),
+    "omp-scan": (OMP, {"gram": False}),
 }
 
 
@@ -176,7 +160,9 @@ def resident_bytes() -> int:
 
 def measure(solver: str, n: int, d: int) -> int:
     """Peak bytes above what is resident before the solver starts; for a process of its own."""
-    run, _ = SOLVERS[solver]
+    (solve, _), options = SOLVERS[solver]
+    steps = {} if solver.startswith("omp") else {"max_iter": 15}
+    run = partial(solve, **options, **steps)
     Z = noisy_subspaces(n, d)
     argument = kernel_matrix(Z, "rbf") if solver == "kssc" else Z
     run(argument[:50, :50] if solver == "kssc" else Z[:50])  # libraries load before the count
@@ -190,13 +176,13 @@ def measure(solver: str, n: int, d: int) -> int:
 
 def bench_memory(sizes: list[int], d: int) -> list[dict]:
     rows = []
-    for solver, (_, estimate) in SOLVERS.items():
+    for solver, ((_, estimate), options) in SOLVERS.items():
         for n in sizes:
-            command = [sys.executable, __file__, "--measure", solver, str(n), str(d)]
-            peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            row = {"solver": solver, "N": n, "d": d, "peak_mib": peak / 2**20}
-            row["estimate_mib"] = estimate(n, d) / 2**20
-            row["estimate_over_peak"] = row["estimate_mib"] / row["peak_mib"]
+            row: dict[str, Any] = {"solver": solver, "N": n, "d": d}
+            row["estimate_mib"] = estimate(n, d, torch.float32, **options) / 2**20
+            row |= in_a_process(__file__, ["--measure", solver, str(n), str(d)])
+            if "peak_mib" in row:
+                row["estimate_over_peak"] = row["estimate_mib"] / row["peak_mib"]
             rows.append(row)
     return rows
 
@@ -204,7 +190,6 @@ def bench_memory(sizes: list[int], d: int) -> list[dict]:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--only", nargs="+", choices=["omp", "ssc", "memory"])
-    options.add_argument("--full", action="store_true", help="run scikit-learn's whole loop")
     options.add_argument("--n", type=int, default=10_000, help="samples for omp")
     options.add_argument("--loop-samples", type=int, default=50)
     options.add_argument("--max-iter", type=int, default=150, help="steps of ssc")
@@ -215,17 +200,16 @@ def main() -> None:
     args = options.parse_args()
     if args.measure:
         solver, n, d = args.measure
-        print(measure(solver, int(n), int(d)))
+        print(json.dumps({"peak_mib": measure(solver, int(n), int(d)) / 2**20}))
         return
-    parts = args.only or ["omp", "ssc", "memory"]
     # A load above the number of threads in use: other work shares the machine.
     figures: dict = {"load_before": os.getloadavg()[0]}
-    if "omp" in parts:
-        figures["omp"] = bench_omp(args.n, 500, 5, args.repeats, args.loop_samples, args.full)
-    if "ssc" in parts:
-        figures["ssc"] = bench_ssc(args.max_iter, args.textbook_steps)
-    if "memory" in parts:
-        figures["memory"] = bench_memory(args.sizes, args.dimension)
+    runs = {
+        "omp": lambda: bench_omp(args.n, 500, 5, args.repeats, args.loop_samples),
+        "ssc": lambda: bench_ssc(args.max_iter, args.textbook_steps),
+        "memory": lambda: bench_memory(args.sizes, args.dimension),
+    }
+    figures |= {part: run() for part, run in runs.items() if part in (args.only or runs)}
     figures["load_after"] = os.getloadavg()[0]
     finish(args, "sparse_solvers", figures)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
-from bench_convolutions import Plain
-from measure import finish, interleaved, parser
+from bench_convolutions import Plain, compared
+from measure import finish, parser
 from torch import Tensor
 
 from dcfsc.networks import preset, preset_spec
@@ -74,20 +74,7 @@ def case(name: str, n: int, lam: float, repeats: int) -> dict[str, object]:
         "plain": plain(name, X, lam, True),
         "plain, no oneDNN": plain(name, X, lam, False),
     }
-    losses = {key: step() for key, step in variants.items()}
-    gap = max(abs(loss / losses["plain"] - 1.0) for loss in losses.values())
-    if gap > 1e-5:
-        raise SystemExit(f"{name}: the losses differ by {gap:.1e}: {losses}")
-    times = interleaved(variants, repeats)
-    fastest = min(times["plain"]["median"], times["plain, no oneDNN"]["median"])
-    return {
-        "network": name,
-        "N": n,
-        "loss_gap": gap,
-        "seconds": times,
-        "speedup": times["plain"]["median"] / times["ours"]["median"],
-        "speedup_to_the_faster_back_end": fastest / times["ours"]["median"],
-    }
+    return {"network": name, "N": n, **compared(variants, repeats, checked=1)}
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from measure import finish, parser
+from measure import finish, parser, synchronise
 from torch import Tensor
 
 from dcfsc.self_expression import half_filter
@@ -83,10 +83,10 @@ def excess(Y: Tensor, found: tuple[Tensor, Tensor]) -> float:
 
 
 def timed(run: Any) -> tuple[float, Any]:
-    torch.cuda.synchronize()
+    synchronise()
     start = time.perf_counter()
     result = run()
-    torch.cuda.synchronize()
+    synchronise()
     return time.perf_counter() - start, result
 
 

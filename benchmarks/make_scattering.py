@@ -2,10 +2,8 @@
 
     DCFSC_DATA=... python benchmarks/make_scattering.py mnist mnist_scattering.npy
 
-Rows are in the order of the data, of unit length, in float32 or with --dtype float16. With --n
-there are only so many, the first of a permutation from seed 0 and in its order; with --fit the
-principal components are those of the first so many rows; with --uncentred the mean is not
-subtracted before.
+Rows are in the order of the data, of unit length, in float32 or with --dtype float16. With
+--uncentred the mean is not subtracted before the principal components are found.
 """
 
 from __future__ import annotations
@@ -29,22 +27,17 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32")
     parser.add_argument("--components", type=int, default=500)
     parser.add_argument("--J", type=int, default=3)
-    parser.add_argument("--n", type=int, help="a random subset of so many samples")
-    parser.add_argument("--fit", type=int, help="samples for the principal components; all")
     parser.add_argument("--uncentred", action="store_true")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     data = datasets.load(args.data)
-    X = data.X
-    if args.n is not None:
-        X = X[np.random.default_rng(0).permutation(len(X))[: args.n]]
     model = ScatteringFeatures(
         J=args.J, n_components=args.components, center=not args.uncentred, device=args.device
     )
     begin = time.perf_counter()
-    model.fit(X[: args.fit])
+    model.fit(data.X)
     fitted = time.perf_counter()
-    Z = model.transform(X)
+    Z = model.transform(data.X)
     done = time.perf_counter()
     with atomic_path(args.out) as part, open(part, "wb") as file:
         np.save(file, Z.astype(args.dtype, copy=False))

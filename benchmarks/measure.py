@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, peak memory, and a record of the machine."""
+"""What the benchmarks share: timing in turns, peak memory, processes, the machine's record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -33,10 +34,10 @@ def interleaved(
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(repeats):
         for name, run in variants.items():
-            _synchronise()
+            synchronise()
             start = time.perf_counter()
             run()
-            _synchronise()
+            synchronise()
             times[name].append(time.perf_counter() - start)
     return {
         name: {"median": statistics.median(t), "min": min(t), "runs": len(t)}
@@ -44,7 +45,7 @@ def interleaved(
     }
 
 
-def _synchronise() -> None:
+def synchronise() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -68,6 +69,19 @@ def machine() -> dict[str, Any]:
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
+
+
+def in_a_process(script: str, arguments: list[str], limit: float | None = None) -> dict[str, Any]:
+    """The JSON that a script prints last, or why there is none."""
+    command = [sys.executable, script, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not finished after {limit:g} s"}
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit status {done.returncode}"}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def parser(description: str) -> argparse.ArgumentParser:

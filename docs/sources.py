@@ -1,11 +1,12 @@
 """The value of a source: ``results/FILE:KEY`` and arithmetic with it.
 
     results/benchmarks/layer_cpu.json:figures[N=400].seconds.ours.median * 1000
-    max(results/orl/cells/dcfsc/*.json:protocol.error)
+    max(results/orl/cells/dcfsc.jsonl:[*].protocol.error)
 
 A key goes through mappings by name (``["a.b"]`` where the name has dots), through lists by number
-``[2]``, slice ``[0:3]``, all ``[*]`` or the records that fit ``[K=10,method=dcfsc]``. A CSV is a
-list of records. ``measured.py`` says how pages use it.
+``[2]``, slice ``[0:3]``, all ``[*]`` or the records that fit ``[K=10,method=dcfsc]``, where
+``trial-0*`` fits every text that begins so. A CSV and a JSONL are lists of records. ``measured.py``
+says how pages use it.
 """
 
 from __future__ import annotations
@@ -45,18 +46,19 @@ class SourceError(ValueError):
 
 @cache
 def read(path: str) -> Any:
-    """A JSON value, a CSV's rows as records, or the list of all the files a pattern names."""
+    """A JSON value, or the records of a CSV's rows or a JSONL's lines."""
     if not path.startswith("results/"):
         raise SourceError(f"{path} is not under results/")
-    if "*" in path:
-        return [read(str(p.relative_to(ROOT))) for p in sorted(ROOT.glob(path))]
     file = ROOT / path
     if not file.is_file():
         raise SourceError(f"there is no file {path}")
     if file.suffix == ".csv":
         with open(file, newline="", encoding="utf-8") as stream:
             return [{k: _parsed(v) for k, v in row.items()} for row in csv.DictReader(stream)]
-    return json.loads(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    return json.loads(text)
 
 
 def _parsed(text: str) -> Any:
@@ -86,11 +88,18 @@ def look_up(base: Any, key: str) -> list[Any]:
                 item
                 for v in values
                 for item in (v if isinstance(v, list) else [v])
-                if all(same(item.get(k.strip()), w.strip()) for k, w in wanted.items())
+                if all(fits(item.get(k.strip()), w.strip()) for k, w in wanted.items())
             ]
         else:
             values = [v[step] for v in values if isinstance(v, dict) and step in v]
     return values
+
+
+def fits(value: Any, wanted: str) -> bool:
+    """Whether a value is the wanted one, or begins with it where an asterisk ends it."""
+    return same(value, wanted) or (
+        wanted.endswith("*") and isinstance(value, str) and value.startswith(wanted[:-1])
+    )
 
 
 def same(value: Any, wanted: str) -> bool:

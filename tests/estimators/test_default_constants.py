@@ -8,13 +8,13 @@ from dcfsc.affinity import TopK
 from dcfsc.estimators import neighbour_metric, pictures, stability
 from dcfsc.estimators.regularisation import DEFAULT_SUBSPACE_DIM
 
-CHOICES = Path(__file__).parents[2] / "results" / "experiments" / "elsewhere_constants.json"
+CHOICES = Path(__file__).parents[2] / "results" / "experiments" / "default_choice.json"
 MEASURED = {"orl", "eyaleb", "coil100", "mnist", "digits"}
 ROUNDS = {"once": ("neighbours",), "twice": ("neighbours-twice",)}
 
 
 def test_they_are_the_ones_in_the_file():
-    choice = json.loads(CHOICES.read_text())["figures"]["choice"]
+    choice = json.loads(CHOICES.read_text())["constants"]["figures"]["choice"]
     assert choice["m"] == DEFAULT_SUBSPACE_DIM
     assert (choice["k"], choice["power"]) == (TopK.k, TopK.power)
     assert choice["pictures"] == f"J{pictures.J} sum"
@@ -24,7 +24,7 @@ def test_they_are_the_ones_in_the_file():
 
 
 def test_what_they_were_chosen_on_is_something_else():
-    problems = json.loads(CHOICES.read_text())["figures"]["problems"]
+    problems = json.loads(CHOICES.read_text())["constants"]["figures"]["problems"]
     assert len(problems) > 30
     assert not MEASURED & {name.split("-")[0] for name in problems}
 

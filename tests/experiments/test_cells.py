@@ -1,5 +1,6 @@
-"""Cells on disk: names, atomic results, failures, what another experiment computed."""
+"""Cells on disk: names, results, failures, what another experiment computed."""
 
+import dataclasses
 import json
 import os
 import time
@@ -46,7 +47,7 @@ def test_a_saved_cell_is_found_and_its_failure_forgotten(tmp_path):
     assert store.load(TRIAL)["protocol"] == {"error": 1.0}
     assert store.failures() == []
     assert [r["key"] for r in store.records()] == ["trial-04"]
-    assert (tmp_path / "orl/cells/ssc/trial-04.json").is_file()
+    assert [p.name for p in (tmp_path / "orl/cells").iterdir()] == ["ssc.jsonl"]
 
 
 @pytest.mark.parametrize("content", ["", '{"experiment": "or', "[1, 2]", "\x00\x00"])
@@ -57,6 +58,37 @@ def test_a_damaged_file_counts_as_missing(tmp_path, content):
     path.write_text(content)
     assert store.load(TRIAL) is None
     assert store.records() == []
+
+
+def test_records_come_by_method_and_key(tmp_path):
+    store = CellStore(tmp_path, "orl")
+    for method in ("dsc", "dcfsc-fast", "dcfsc"):
+        for seed in (1, 0):
+            cell = dataclasses.replace(TRIAL, method=method, seed=seed, trial=seed)
+            store.save(cell, cell.identity())
+    names = [f"{r['method']}/{r['key']}" for r in store.records()]
+    methods = ("dcfsc", "dcfsc-fast", "dsc")
+    assert names == [f"{m}/trial-0{seed}" for m in methods for seed in (0, 1)]
+
+
+def test_a_failure_is_of_no_account_once_the_cell_is_finished(tmp_path):
+    """A process killed between the result and the removal of the failure leaves both."""
+    store = CellStore(tmp_path, "orl")
+    store.save(TRIAL, TRIAL.identity())
+    store.fail(TRIAL, "out of memory", 1.5)
+    assert store.failures() == []
+
+
+def test_what_another_process_adds_is_seen(tmp_path):
+    store, other = CellStore(tmp_path, "orl"), CellStore(tmp_path, "orl")
+    assert store.load(TRIAL) is None
+    other.save(TRIAL, {"seconds": 1.0})
+    assert store.load(TRIAL)["seconds"] == 1.0
+    other.save(TRIAL, {"seconds": 2.0})
+    assert store.load(TRIAL)["seconds"] == 2.0
+    other.tidy()
+    assert store.load(TRIAL)["seconds"] == 2.0
+    assert len(store.path(TRIAL).read_text().splitlines()) == 1
 
 
 def test_a_twin_is_taken_over_under_the_new_name(tmp_path):
@@ -76,7 +108,7 @@ def test_only_old_parts_are_removed(tmp_path):
     store = CellStore(tmp_path, "orl")
     store.save(TRIAL, {})
     folder = store.path(TRIAL).parent
-    old, new = folder / ".a.json.x.part", folder / ".b.json.y.part"
+    old, new = folder / ".a.jsonl.x.part", folder / ".b.jsonl.y.part"
     for part in (old, new):
         part.write_text("{")
     long_ago = time.time() - 2 * 24 * 3600

@@ -27,7 +27,13 @@ def run(out, **options):
 
 
 def cell_files(out):
-    return {p: p.read_bytes() for p in sorted(out.glob("smoke/cells/*/*.json"))}
+    return {p: p.read_bytes() for p in sorted(out.glob("smoke/cells/*.jsonl"))}
+
+
+def cells(out, method=None):
+    """The records of the tiny experiment by method and key."""
+    records = CellStore(out, "smoke").records()
+    return {(r["method"], r["key"]): r for r in records if method in (None, r["method"])}
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +47,9 @@ def finished(tmp_path_factory):
 def test_a_run_fills_the_grid(finished):
     out, summary, lines = finished
     assert (summary.cells, summary.computed, summary.missing) == (4, 4, 0)
-    names = {f"{p.parent.name}/{p.stem}" for p in cell_files(out)}
     methods = ("closed-form", "dcfsc", "raw", "start-untrained")
-    assert names == {f"{m}/trial-0{t}" for m in methods for t in (0, 1)}
+    assert set(cells(out)) == {(m, f"trial-0{t}") for m in methods for t in (0, 1)}
+    assert {p.name for p in cell_files(out)} == {f"{m}.jsonl" for m in methods}
     assert "dcfsc trial-01: error" in lines[3]
     assert str(summary) == lines[-1]
 
@@ -75,7 +81,7 @@ def test_a_dry_run_changes_nothing_and_estimates(finished, tmp_path):
 
 def test_force_computes_again(tmp_path):
     run(tmp_path, methods=FAST, trials=1)
-    (path,) = (p for p in cell_files(tmp_path) if p.parent.name == "closed-form")
+    path = tmp_path / "smoke/cells/closed-form.jsonl"
     path.write_text(json.dumps({**json.loads(path.read_text()), "stale": True}))
     assert run(tmp_path, methods=FAST, trials=1)[0].computed == 0
     assert "stale" in json.loads(path.read_text())
@@ -105,8 +111,8 @@ def test_a_failing_cell_is_recorded_and_tried_again(tmp_path, monkeypatch):
     reason = "RuntimeError: out of memory at file.py"
     assert set(summary.failed.values()) == {reason}
     assert "FAILED, RuntimeError" in lines[0]
-    failed = tmp_path / "smoke/cells/closed-form/trial-00.failed.json"
-    assert json.loads(failed.read_text())["failed"] == reason
+    failed = tmp_path / "smoke/cells/closed-form.failed.jsonl"
+    assert [json.loads(line)["failed"] for line in failed.open()] == [reason, reason]
     assert reason in (tmp_path / "smoke/table.md").read_text()
     _, lines = run(tmp_path, dry_run=True)
     assert f"failed before: closed-form trial-00: {reason}" in lines
@@ -127,10 +133,7 @@ def test_what_another_experiment_computed_is_taken_over(tmp_path, finished, monk
     summary, lines = run(tmp_path)
     assert (summary.copied, summary.computed) == (1, 0)
     assert "taken over from orl/closed-form/trial-00" in lines[0]
-    assert (
-        json.loads((tmp_path / "smoke/cells/closed-form/trial-00.json").read_text())["protocol"]
-        == (record["protocol"])
-    )
+    assert cells(tmp_path)["closed-form", "trial-00"]["protocol"] == record["protocol"]
 
 
 def test_killed_at_any_moment_it_loses_at_most_one_cell(tmp_path):
@@ -144,23 +147,21 @@ def test_killed_at_any_moment_it_loses_at_most_one_cell(tmp_path):
     )
     try:
         deadline = time.monotonic() + 120
-        while len(list(tmp_path.glob("smoke/cells/closed-form/*.json"))) < 3:
+        while len(cells(tmp_path, "closed-form")) < 3:
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < deadline, "the run never got going"
             time.sleep(0.01)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    survived = cell_files(tmp_path)
-    assert len(survived) >= 3
-    for content in survived.values():
-        json.loads(content)  # whole files only
-    done = len([p for p in survived if p.parent.name == "closed-form"])
+    survived = cells(tmp_path)
+    done = len(cells(tmp_path, "closed-form"))
+    assert done >= 3
     trials = done + 2
     summary, _ = run(tmp_path, methods=FAST, trials=trials)
     assert (summary.done_before, summary.computed) == (done, 2)
-    after = cell_files(tmp_path)
-    assert all(after[path] == content for path, content in survived.items())
+    after = cells(tmp_path)
+    assert all(after[name] == record for name, record in survived.items())
 
 
 def test_missing_data_is_said_once_before_the_work(tmp_path, monkeypatch):
@@ -174,8 +175,7 @@ def test_tables_from_the_cells_alone(finished):
     out, _, _ = finished
     with open(out / "smoke/table.csv", encoding="utf-8") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
-    cells = [json.loads(c) for p, c in cell_files(out).items() if p.parent.name == "dcfsc"]
-    errors = [c["protocol"]["error"] for c in cells]
+    errors = [record["protocol"]["error"] for record in cells(out, "dcfsc").values()]
     assert float(rows["dcfsc"]["error_mean"]) == pytest.approx(sum(errors) / 2, rel=1e-5)
     assert rows["dcfsc"]["cells"] == "2"
     assert float(rows["dcfsc"]["raw_mean"]) == pytest.approx(
@@ -204,10 +204,10 @@ def test_processes_give_the_same_cells(finished, tmp_path):
     summary, lines = run(tmp_path, jobs=2)
     assert (summary.computed, summary.missing) == (4, 0)
     assert len([line for line in lines if line.startswith("[")]) == 4
-    whole, shared = cell_files(out), cell_files(tmp_path)
-    assert [p.relative_to(tmp_path) for p in shared] == [p.relative_to(out) for p in whole]
-    for one, other in zip(whole.values(), shared.values(), strict=True):
-        assert json.loads(one)["protocol"] == json.loads(other)["protocol"]
+    whole, shared = cells(out), cells(tmp_path)
+    assert list(shared) == list(whole)
+    assert all(shared[name]["protocol"] == whole[name]["protocol"] for name in whole)
+    assert sum(len(p.read_text().splitlines()) for p in cell_files(tmp_path)) == len(shared)
     (record,) = (tmp_path / "smoke/runs").glob("*.json")
     told = json.loads(record.read_text())
     assert (told["jobs"], told["computed"], told["failed"]) == (2, 4, 0)

@@ -1,26 +1,24 @@
 """Cells: the unit that an experiment computes, stores and never computes twice.
 
 A cell is one method on one problem (a dataset, a window of its classes or a trial). Its result is
-one JSON file, written in one step, at ``out/<experiment>/cells/<method>/<key>.json``; a failure is
-``<key>.failed.json`` beside it and is tried again. So a run may be killed at any moment, resumed,
-and shared by several processes without locks.
+one line of ``out/<experiment>/cells/<method>.jsonl``; a failure is a line of
+``<method>.failed.jsonl`` beside it and is tried again. Lines are appended whole and under a lock
+(``record_file``), so a run may be killed at any moment, resumed, and shared by several processes.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dcfsc.errors import DcfscError
-from dcfsc.files import write_json
 
-Record = dict[str, Any]
-_FAILED = ".failed.json"
+from . import record_file
+from .record_file import Record
+
+_ENDING, _FAILED = ".jsonl", ".failed.jsonl"
 _STALE_SECONDS = 3600.0
 
 
@@ -51,14 +49,14 @@ class Cell:
 
     @property
     def problem_key(self) -> str:
-        """Problem and seed as a file name, whatever the method."""
+        """Problem and seed, whatever the method."""
         if self.problem.window is not None:
             return f"k{self.problem.n_clusters:02d}-w{self.problem.window:02d}-seed{self.seed}"
         return f"trial-{self.seed:02d}" if self.trial is not None else self.problem.dataset
 
     @property
     def key(self) -> str:
-        """The file's name without its ending, unique within the method."""
+        """The name of the cell's record, unique within the method."""
         return self.problem_key if self.lam is None else f"lam-{self.lam:g}-{self.problem_key}"
 
     @property
@@ -97,44 +95,56 @@ class CellStore:
         self.experiment = experiment
         self.folder = self.out / experiment
         self.cells = self.folder / "cells"
+        self._read: dict[Path, tuple[tuple[int, int, int], dict[str, Record]]] = {}
 
     def path(self, cell: Cell) -> Path:
-        return self.cells / cell.method / f"{cell.key}.json"
+        return self.cells / f"{cell.method}{_ENDING}"
 
     def load(self, cell: Cell) -> Record | None:
         """The record of a finished cell; None if there is none that can be read."""
-        return _read(self.path(cell))
+        return self._records(self.path(cell)).get(cell.key)
 
     def load_twin(self, cell: Cell) -> Record | None:
         """The same cell, as another experiment computed it, under this experiment's name."""
         if cell.twin is None:
             return None
         experiment, method, key = cell.twin
-        record = _read(self.out / experiment / "cells" / method / f"{key}.json")
+        path = self.out / experiment / "cells" / f"{method}{_ENDING}"
+        record = self._records(path).get(key)
         if record is None:
             return None
         return {**record, **cell.identity(), "copied_from": f"{experiment}/{method}/{key}"}
 
     def save(self, cell: Cell, record: Record) -> None:
-        write_json(self.path(cell), record)
-        self._failed_path(cell).unlink(missing_ok=True)
+        record_file.append(self.path(cell), {**cell.identity(), **record})
+        record_file.discard(self._failed_path(cell), cell.key)
 
     def fail(self, cell: Cell, reason: str, seconds: float) -> None:
-        write_json(
+        record_file.append(
             self._failed_path(cell),
             {**cell.identity(), "failed": reason, "seconds": round(seconds, 3)},
         )
 
     def records(self) -> list[Record]:
         """Every finished cell, by method and key."""
-        return [record for _, record in self._files(failed=False)]
+        return [record for path in self._paths() for record in self._records(path).values()]
 
     def failures(self) -> list[Record]:
-        return [record for _, record in self._files(failed=True)]
+        """The last failure of every cell that has failed and not been finished since."""
+        failures = []
+        for path in sorted(self.cells.glob(f"*{_FAILED}")):
+            finished = self._records(path.with_name(path.name.removesuffix(_FAILED) + _ENDING))
+            failures += [r for key, r in self._records(path).items() if key not in finished]
+        return failures
+
+    def tidy(self) -> None:
+        """Sort every file by key and drop the records that were computed again since."""
+        for path in self.cells.glob(f"*{_ENDING}"):
+            record_file.tidy(path)
 
     def remove_stale_parts(self) -> None:
         """Remove what killed processes left: a part lives for milliseconds, an old one is dead."""
-        for part in self.cells.glob("*/.*.part"):
+        for part in self.cells.glob(".*.part"):
             try:
                 if time.time() - part.stat().st_mtime > _STALE_SECONDS:
                     part.unlink()
@@ -142,22 +152,23 @@ class CellStore:
                 pass  # another process was quicker
 
     def _failed_path(self, cell: Cell) -> Path:
-        return self.cells / cell.method / f"{cell.key}{_FAILED}"
+        return self.cells / f"{cell.method}{_FAILED}"
 
-    def _files(self, failed: bool) -> Iterator[tuple[Path, Record]]:
-        for path in sorted(self.cells.glob("*/*.json")):
-            if path.name.endswith(_FAILED) == failed:
-                record = _read(path)
-                if record is not None:
-                    yield path, record
+    def _paths(self) -> list[Path]:
+        paths = self.cells.glob(f"*{_ENDING}")
+        return sorted((p for p in paths if not p.name.endswith(_FAILED)), key=lambda p: p.stem)
 
-
-def _read(path: Path) -> Record | None:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
+    def _records(self, path: Path) -> dict[str, Record]:
+        """A file's records by key, read again only if the file has changed."""
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return {}
+        version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        known = self._read.get(path)
+        if known is None or known[0] != version:
+            known = self._read[path] = version, record_file.read(path)
+        return known[1]
 
 
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.~])(?:/[^\s/'\"`;:,()]+)+/([^\s/'\"`;:,()]*)")

@@ -81,7 +81,7 @@ def reproduce(
     Parameters
     ----------
     name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory", "smoke"
-    out : folder that gets ``<name>/cells/<method>/<key>.json``, tables and figures
+    out : folder that gets ``<name>/cells/<method>.jsonl``, tables and figures
     methods : some of the experiment's methods instead of all
     trials : number of seeds, 0, 1, ... (Extended Yale B: per window)
     dry_run : only say what would run, and how long the same kind of cell took last time
@@ -120,6 +120,7 @@ def reproduce(
             said = f"FAILED, {outcome.line}" if outcome.kind == "failed" else outcome.line
             report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {said}")
         summary.seconds = time.perf_counter() - start
+        store.tidy()
         write_run(store, summary, missing, jobs, machine(session.device))
     summary.files = render(name, out, report=report)
     report(str(summary))
