@@ -85,25 +85,10 @@ def fit(X: np.ndarray, y: np.ndarray, device: str, seed: int, **options: Any) ->
     return model, clustering_error(y, model.labels_)
 
 
-def chosen(model: ClosedFormSubspaceClustering) -> dict[str, str]:
-    """The representation that was chosen, as options of the estimator."""
-    if model.features_ == "scattering":
-        return {"features": "scattering"}
-    return {
-        "features": "given",
-        "transformations": model.transformations_,
-        "metric": model.metric_,
-    }
-
-
-def representations(X: np.ndarray) -> dict[str, dict[str, str]]:
-    """Every representation of the samples, as options of the estimator."""
-    metrics = {"none": "none", "metric": "neighbours", "metric twice": "neighbours-twice"}
-    options = {name: {"features": "given", "metric": metric} for name, metric in metrics.items()}
-    if X.ndim > 2:
-        options["shifts+mirror"] = {"features": "given", "transformations": "shifts+mirror"}
-        options["scattering"] = {"features": "scattering"}
-    return options
+def representations(X: np.ndarray) -> list[str]:
+    """The names of the representations that are tried on such samples."""
+    images = ["shifts+mirror", "scattering"] if X.ndim > 2 else []
+    return ["given", "metric", "metric-twice", *images]
 
 
 def measure(X: np.ndarray, y: np.ndarray, device: str, part: str) -> dict[str, Any]:
@@ -111,8 +96,8 @@ def measure(X: np.ndarray, y: np.ndarray, device: str, part: str) -> dict[str, A
     if part != "representations":
         record |= seeds(X, y, device)
     if part != "seeds":
-        for name, options in representations(X).items():
-            record[f"with {name}"] = fit(X, y, device, 0, **options)[1]
+        for name in representations(X):
+            record[f"with {name}"] = fit(X, y, device, 0, representation=name)[1]
     return record
 
 
@@ -122,15 +107,13 @@ def seeds(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     model, first = fit(X, y, device, SEEDS[0])
     seconds = time.perf_counter() - start
     # The choice of the representation does not depend on the seed, so it is made once.
-    again = chosen(model)
-    errors = [first] + [fit(X, y, device, s, **again)[1] for s in SEEDS[1:]]
+    again = model.representation_
+    errors = [first] + [fit(X, y, device, s, representation=again)[1] for s in SEEDS[1:]]
     return {
         "mean": statistics.fmean(errors),
         "std": statistics.stdev(errors),
         "errors": errors,
-        "features": model.features_,
-        "transformations": model.transformations_,
-        "metric": model.metric_,
+        "representation": model.representation_,
         "stability": model.stability_,
         "seconds": seconds,
     }

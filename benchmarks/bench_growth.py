@@ -40,12 +40,12 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
 
     from dcfsc import spectral
     from dcfsc.affinity import Symmetric
-    from dcfsc.estimators.regularisation import lam_for
-    from dcfsc.estimators.validation import as_float, unit_rows
-    from dcfsc.self_expression import solve
+    from dcfsc.estimators.validation import as_float
+    from dcfsc.neighbours import unit_rows
+    from dcfsc.self_expression import choose_lam, solve
 
     Z = unit_rows(as_float(X, torch.device(device)))
-    operator = solve(Z, lam_for(Z, K, M), form="samples")
+    operator = solve(Z, choose_lam(Z, K * M), form="samples")
     return spectral.cluster(Symmetric()(operator, K), K, random_state=0).labels
 
 

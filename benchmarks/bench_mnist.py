@@ -166,7 +166,7 @@ def deep(args: argparse.Namespace) -> None:
     data = datasets.load("mnist")
     y = np.asarray(data.y)
     common: dict[str, Any] = {"n_clusters": K, "device": args.device}
-    pixels = ClosedFormSubspaceClustering(**common, random_state=0, transformations="none")
+    pixels = ClosedFormSubspaceClustering(**common, random_state=0, representation="given")
     on_pixels = scores(y, pixels.fit(data.X).labels_)["error_percent"]
     figures: dict[str, Any] = {"N": len(y), "closed_form_on_pixels": on_pixels, "runs": []}
     del pixels

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_defaults import chosen, representations
+from bench_defaults import representations
 from generated_problems import Samples
 from measure import finish, parser
 from problems import PROBLEMS, family, part
@@ -40,12 +40,11 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.metrics import clustering_error, nmi
 
-CHOICES = ("features", "transformations", "metric", "stability")
+CHOICES = ("representation", "stability")
 PEERS = ("k-means", "neighbours", "two-k")
 VARIANT_SEEDS, VARIANT_SAMPLES = range(3), 1000
 MOST_SAMPLES = 1500  # of a problem, before variants are drawn
-# The candidates of the default by the names that ``stability_`` gives them.
-CANDIDATES = {"none": "none", "neighbours-twice": "metric twice", "scattering": "scattering"}
+CANDIDATES = ("given", "metric-twice", "scattering")
 
 
 def peers(X: np.ndarray, K: int, device: str) -> dict[str, Callable[[int], np.ndarray]]:
@@ -54,7 +53,7 @@ def peers(X: np.ndarray, K: int, device: str) -> dict[str, Callable[[int], np.nd
 
     def two_k(seed: int) -> np.ndarray:
         earlier = {"subspace_dim": 2, "affinity": TopK(k=5, power=2), "assign": "kmeans"}
-        return clustered(X, K, seed, device, transformations="none", **earlier).labels_
+        return clustered(X, K, seed, device, representation="given", **earlier).labels_
 
     def neighbors(seed: int) -> np.ndarray:
         with warnings.catch_warnings():
@@ -91,8 +90,8 @@ def measure(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     model = clustered(X, K, seeds[0], args.device)
     seconds = time.perf_counter() - start
     # The choice of the representation does not depend on the seed, so it is made once.
-    options = chosen(model)
-    labels = [clustered(X, K, seed, args.device, **options).labels_ for seed in seeds[1:]]
+    again = {"representation": model.representation_}
+    labels = [clustered(X, K, seed, args.device, **again).labels_ for seed in seeds[1:]]
     record: dict[str, Any] = {"N": len(X), "shape": list(X.shape[1:]), "K": K}
     record |= scores(y, [model.labels_, *labels])
     record |= {name: getattr(model, f"{name}_") for name in CHOICES} | {"seconds": seconds}
@@ -143,15 +142,15 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     K = int(y.max()) + 1
     model = clustered(X, K, 0, args.device)
     # Too few samples to compare partitions of parts: the default takes the data unchanged.
-    stability = model.stability_ or {"none": 1.0}
-    options = representations(X)
+    stability = model.stability_ or {"given": 1.0}
+    known = representations(X)
     errors = {
         name: [
-            clustering_error(y, clustered(X, K, s, args.device, **options[candidate]).labels_)
+            clustering_error(y, clustered(X, K, s, args.device, representation=name).labels_)
             for s in VARIANT_SEEDS
         ]
-        for name, candidate in CANDIDATES.items()
-        if candidate in options and (name in stability or not model.stability_)
+        for name in CANDIDATES
+        if name in known and (name in stability or not model.stability_)
     }
     return {"stability": stability, "errors": errors, "chosen": max(stability, key=stability.get)}
 
@@ -173,7 +172,7 @@ def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
             best = min(means, key=means.__getitem__)
             for rule in rules:
                 taken = {"chosen": record["chosen"], "best": best}.get(rule, rule)
-                error = means.get(taken, means["none"])  # where there is no such candidate
+                error = means.get(taken, means["given"])  # where there is no such candidate
                 errors[rule].setdefault(family(name), []).append(error)
                 right[rule] += error == means[best]
     means = {rule: np.array([np.mean(e) for e in errors[rule].values()]) for rule in rules}

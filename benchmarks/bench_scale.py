@@ -50,6 +50,10 @@ class TimedSearch:
         self._operator, self._stages = operator, stages
         self.searches: list[int] = []
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self,)
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._operator, name)
         return partial(self._search, value) if name in SEARCHES else value
@@ -72,31 +76,23 @@ def cluster_in_stages(
 
     from dcfsc import spectral
     from dcfsc.affinity import TopK
-    from dcfsc.estimators.base import _spectral_device
-    from dcfsc.representations.neighbour_metric import choose_metric, in_metric, plain_ridge
-    from dcfsc.estimators.regularisation import lam_for
-    from dcfsc.estimators.validation import as_float, unit_rows
-    from dcfsc.self_expression import solve
-    from dcfsc.neighbours.approximate import ApproximateNeighbours
+    from dcfsc.estimators.validation import as_float
+    from dcfsc.neighbours import unit_rows
+    from dcfsc.representations import choose, create
+    from dcfsc.representations.base import Setting
 
     stages = Stages()
     begin = time.perf_counter()
     Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
-    metric = "auto" if subspace_dim is None else "none"
-    chosen, T, _ = stages("metric", lambda: choose_metric(metric, Z, n_clusters))
-    if T is not None:
-        Z = stages("features", lambda: in_metric(Z, T))
-        lam = plain_ridge(len(Z))
-    else:
-        lam = stages("lam", lambda: lam_for(Z, n_clusters, subspace_dim))
-    operator: Any = stages("solve", lambda: solve(Z, lam))
-    if search == "approximate":
-        operator = ApproximateNeighbours(operator)
+    setting = Setting(X.shape[1:], n_clusters, subspace_dim=subspace_dim)
+    seen, _ = stages("choice", lambda: choose(create("auto", setting), Z, setting))
+    R = stages("features", lambda: seen.transform(Z))
+    operator: Any = stages("solve", lambda: seen.solve(R))
     timed = TimedSearch(operator, stages)
     make = TopK(search=search)  # type: ignore[arg-type]
     A = stages("affinity", lambda: make(timed, n_clusters))
     stages.seconds["affinity"] -= stages.seconds["search"]
-    place = _spectral_device(operator, A)
+    place = spectral.place_for(A, operator.device)
     random = np.random.RandomState(seed)
     embedding = stages(
         "embedding",
@@ -109,9 +105,9 @@ def cluster_in_stages(
     return labels, {
         "seconds": time.perf_counter() - begin,
         "stages": stages.seconds,
-        "metric": chosen,
+        "representation": seen.name,
         "searches": timed.searches,
-        "recall": getattr(operator, "recall", None),
+        "recall": operator.recall,
         "edges": int(A.nnz),
         "solver": embedding.solver,
         "residual": embedding.residual,

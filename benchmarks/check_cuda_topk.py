@@ -20,9 +20,9 @@ import torch
 from measure import finish, parser, synchronise
 from torch import Tensor
 
-from dcfsc.self_expression import half_filter
-from dcfsc.neighbours.half_filter import HalfFilter
+from dcfsc.neighbours import half_filter
 from dcfsc.neighbours.exact import largest_inner_products
+from dcfsc.neighbours.half_filter import HalfFilter
 
 ALLOWED = 1e-6
 SAMPLE = 256

@@ -143,10 +143,12 @@ def closed_form(path: Path) -> Results:
     return fitted(model, X, X[:30] + 0.01, path)
 
 
-def pictures(path: Path) -> Results:
+def orbits(path: Path) -> Results:
     """Images: over the others and what they turn into by shifts and by mirroring."""
     X = features()[:, :16].reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
-    model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu")
+    model = ClosedFormSubspaceClustering(
+        4, representation="shifts+mirror", random_state=0, device="cpu"
+    )
     return fitted(model, X, X[:30] + 0.01, path)
 
 
@@ -159,7 +161,7 @@ def scattered(path: Path) -> Results:
     X = (X + 0.1 * random.random(X.shape)).astype(np.float32)
     model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
     found = fitted(model, X, X[:30] + 0.01, path)
-    assert model.features_ == "scattering"
+    assert model.representation_ == "scattering"
     return found
 
 
@@ -190,7 +192,7 @@ CASES: dict[str, Callable[..., Results]] = {
     "training": training,
     "neighbours": neighbours,
     "closed form": closed_form,
-    "pictures": pictures,
+    "orbits": orbits,
     "scattered": scattered,
     "shared products": shared_products,
     "deep": deep,
@@ -200,7 +202,7 @@ CASES: dict[str, Callable[..., Results]] = {
 def run_all(folder: Path, size: int) -> None:
     results = {}
     for case, function in CASES.items():
-        takes_path = function in (closed_form, pictures, scattered, shared_products, deep)
+        takes_path = function in (closed_form, orbits, scattered, shared_products, deep)
         path = folder / f"{case}-{size}.safetensors"
         found = function(path) if takes_path else function()
         results |= {f"{case}: {name}": np.asarray(value) for name, value in found.items()}

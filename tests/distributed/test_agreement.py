@@ -100,9 +100,7 @@ def test_neighbours_are_those_of_one_process_copies_of_samples_included(
             np.testing.assert_allclose(shared, alone, rtol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    "case", ["closed form", "pictures", "scattered", "shared products", "deep"]
-)
+@pytest.mark.parametrize("case", ["closed form", "orbits", "scattered", "shared products", "deep"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_graph_labels_and_predictions_are_those_of_one_process(
     results: Results, case: str, size: int
@@ -115,13 +113,13 @@ def test_graph_labels_and_predictions_are_those_of_one_process(
         if alone.dtype.kind in "iu":
             np.testing.assert_array_equal(shared, alone, err_msg=name)
         else:  # the last three have float32 samples
-            tolerance = 1e-9 if case in ("closed form", "pictures") else 1e-4
+            tolerance = 1e-9 if case in ("closed form", "orbits") else 1e-4
             assert relative(shared, alone) < tolerance, name
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_gathered_model_predicts_as_a_loaded_one(results: Results, size: int) -> None:
-    for case in ("closed form", "pictures", "scattered", "shared products", "deep"):
+    for case in ("closed form", "orbits", "scattered", "shared products", "deep"):
         found = results[size]
         np.testing.assert_array_equal(
             found[f"{case}: predicted now"], found[f"{case}: predicted"], err_msg=case

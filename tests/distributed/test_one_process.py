@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from running import fit_run
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed, networks
 from dcfsc.affinity import TopK
@@ -18,7 +19,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators import SSCOMP, sharded
 from dcfsc.neighbours.sharded import in_order
 from dcfsc.networks import MLPSpec
-from dcfsc.runs.torchrun import Share, fit_run
+from dcfsc.runs.executor import Share
 from dcfsc.self_expression import solve
 from dcfsc.training import History, ShareOfEnergy, train
 

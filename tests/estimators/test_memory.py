@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from dcfsc import machine
 from dcfsc.errors import InputError
-from dcfsc.estimators import memory
 from dcfsc.estimators.registry import METHODS
 
 N_BY_N = sorted(set(METHODS) - {"dcfsc", "closed-form", "ssc-omp"})
@@ -13,7 +13,7 @@ N_BY_N = sorted(set(METHODS) - {"dcfsc", "closed-form", "ssc-omp"})
 
 @pytest.mark.parametrize("name", N_BY_N)
 def test_a_fit_that_cannot_fit_is_refused_with_the_remedy(name, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 1 << 20)
+    monkeypatch.setattr(machine, "free_memory", lambda device: 1 << 20)
     X = np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)
     with pytest.raises(InputError, match=r"N=600 samples needs about .* GiB.*use ") as raised:
         METHODS[name](n_clusters=3, device="cpu").fit(X)
@@ -21,4 +21,4 @@ def test_a_fit_that_cannot_fit_is_refused_with_the_remedy(name, monkeypatch):
 
 
 def test_the_available_memory_is_a_plausible_number():
-    assert 1 << 20 < memory.available_bytes(torch.device("cpu")) < 1 << 63
+    assert 1 << 20 < machine.free_memory(torch.device("cpu")) < 1 << 63

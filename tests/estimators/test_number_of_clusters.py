@@ -124,7 +124,9 @@ def test_graphs_are_those_of_fit() -> None:
     from dcfsc.neighbours import unit_rows
 
     X = synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
-    dofs, spectra = number_of_clusters._spectra(unit_rows(torch.from_numpy(X)), 8, None, "topk", 0)
-    model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu", metric="none").fit(X)
+    dofs, spectra = number_of_clusters._spectra(unit_rows(torch.from_numpy(X)), 8, 3.0, "topk", 0)
+    model = ClosedFormSubspaceClustering(
+        8, random_state=0, device="cpu", representation="given"
+    ).fit(X)
     assert dofs[-1] == pytest.approx(model.effective_dof_, rel=1e-6)
     np.testing.assert_allclose(spectra[-1][:8], model.embedding_.values[:8], atol=1e-6)

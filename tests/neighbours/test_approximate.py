@@ -9,7 +9,6 @@ from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
 from dcfsc.neighbours.approximate import (
-    ApproximateNeighbours,
     approximately_largest_inner_products,
     recall,
 )
@@ -73,17 +72,17 @@ def test_seeds_repeat_and_global_state_is_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_coefficients_with_cells_are_the_operators_own_but_for_the_search(caplog):
+def test_an_operator_says_what_its_search_missed(caplog):
     Z, _ = points()
     operator = solve(Z, 1.0)
-    cells = ApproximateNeighbours(operator, n_cells=20, n_probe=20)
-    assert cells.n == operator.n
-    assert torch.equal(cells.leverage, operator.leverage)
+    assert operator.recall is None
     with caplog.at_level("INFO", logger="dcfsc"):
-        values, _ = cells.approximate_topk(4)
-    torch.testing.assert_close(values.abs(), operator.topk(4)[0].abs())
-    assert cells.recall == 1.0
-    assert "recall 1.0000" in caplog.text
+        values, indices = operator.approximate_topk(4)
+    torch.testing.assert_close(values, operator.dense().gather(1, indices))
+    assert operator.recall == pytest.approx(
+        recall(operator.Y, values * operator.complement[:, None].float())
+    )
+    assert f"recall {operator.recall:.4f}" in caplog.text
 
 
 def test_an_estimator_searches_approximately_only_when_asked():
@@ -94,15 +93,15 @@ def test_an_estimator_searches_approximately_only_when_asked():
     assert clustering_error(y, model.labels_) < 1.0
     assert 0.8 < model.coefficients_.recall <= 1.0
     plain = ClosedFormSubspaceClustering(4, subspace_dim=3, random_state=0).fit(Z.numpy())
-    assert not hasattr(plain.coefficients_, "recall")
+    assert plain.coefficients_.recall is None
 
 
 def test_what_cannot_be_searched_is_said():
     Z, _ = points(30)
     with pytest.raises(InputError, match="form='features'"):
-        ApproximateNeighbours(solve(Z, 1.0, form="samples"))
+        solve(Z, 1.0, form="samples").approximate_topk(3)
     with pytest.raises(InputError, match="search='exact'"):
-        TopK(search="approximate")(solve(Z, 1.0), 3)
+        TopK(search="approximate")(solve(Z, 1.0, form="samples"), 3)
     with pytest.raises(InputError, match="unknown search"):
         TopK(search="aproximate")
     for options in ({"n_cells": 0}, {"n_cells": 31}, {"n_probe": 0}):

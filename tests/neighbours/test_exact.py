@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc.errors import InputError
+from dcfsc.neighbours import exact, half_filter
 from dcfsc.neighbours.exact import largest_inner_products
 from dcfsc.neighbours.half_filter import LANES, HalfFilter
-from dcfsc.self_expression import half_filter, largest
 
 SCANS = ["direct", "plain", "half"]
 
@@ -139,7 +139,7 @@ def test_ordinary_rows_need_no_plain_scan(monkeypatch):
     def refuse(*_):
         raise AssertionError("the plain scan ran")
 
-    monkeypatch.setattr(largest, "_plain", refuse)
+    monkeypatch.setattr(exact, "_plain", refuse)
     Q = Y[:500]
     check(Q, Y, 4, *largest_inner_products(Q, Y, 4, diagonal=0, group=8, scan="half"), diagonal=0)
 
@@ -192,15 +192,15 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
     Y = rows(1000, 10)
     one = largest_inner_products(Y, Y, 4, diagonal=0, group=2, scan="half")
     monkeypatch.setattr(half_filter, "_BOUND_BYTES", 1)
-    monkeypatch.setattr(largest, "_GATHER_BYTES", {"cpu": 4096, "cuda": 4096})
-    monkeypatch.setattr(largest, "_TILE_BYTES", {"cpu": 4096, "cuda": 4096})
+    monkeypatch.setattr(exact, "_GATHER_BYTES", {"cpu": 4096, "cuda": 4096})
+    monkeypatch.setattr(exact, "_TILE_BYTES", {"cpu": 4096, "cuda": 4096})
     for scan in SCANS:
         again = largest_inner_products(Y, Y, 4, diagonal=0, group=2, scan=scan)
         assert torch.equal(one[1], again[1])
 
 
 def test_a_long_scan_is_announced(monkeypatch, caplog):
-    monkeypatch.setattr(largest, "_LONG_SCAN", {"cpu": 1000})
+    monkeypatch.setattr(exact, "_LONG_SCAN", {"cpu": 1000})
     Y = rows(50, 3)
     with caplog.at_level("INFO", logger="dcfsc"):
         largest_inner_products(Y, Y, 2, diagonal=0)

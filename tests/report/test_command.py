@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.report import read_details
+from dcfsc.runs import writing
 from dcfsc.runs.folder import Run, read_run
 
 FIT = ("-k", 3, "--method", "closed-form", "--device", "cpu", "--out", "run")
@@ -106,7 +107,7 @@ def test_failing_report_is_one_warning_and_the_run_stays(
     def fails(*args: object) -> None:
         raise ZeroDivisionError("by nothing\nat all")
 
-    monkeypatch.setattr(runs, step, fails)
+    monkeypatch.setattr(writing, step, fails)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         result = dcfsc("fit", npy, *FIT)

@@ -252,18 +252,13 @@ def test_drawing_needs_no_torch(image_run: Run) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_page_of_the_metric_of_neighbours_has_no_ridge(
-    record: dict[str, Any], details: Details
-) -> None:
-    page = render({**record, "metric_": "neighbours"}, details)
+def test_a_page_without_a_ridge_shows_none(record: dict[str, Any], details: Details) -> None:
+    plain = {"representation_": "scattering", "lam_": None, "effective_dof_": None}
+    bare = replace(details, path=np.zeros((0, 3)), leverage=np.zeros(0, np.float32))
+    page = render({**record, **plain}, bare)
     assert 'id="ridge"' not in page
-    assert "of the neighbours; no λ" in page
-    assert 'id="ridge"' in render({**record, "metric_": "none"}, details)
-
-
-def test_a_page_says_that_pictures_were_seen_by_scattering(
-    record: dict[str, Any], details: Details
-) -> None:
-    page = render({**record, "features_": "scattering", "metric_": "neighbours"}, details)
-    assert "scattering coefficients" in page
-    assert "scattering coefficients" not in render({**record, "features_": "given"}, details)
+    assert "scattering" in page
+    assert "λ" not in page
+    with_ridge = render({**record, "representation_": "given"}, details)
+    assert 'id="ridge"' in with_ridge
+    assert "scattering" not in with_ridge

@@ -10,17 +10,17 @@ from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
-from dcfsc.estimators.regularisation import lam_for
 from dcfsc.metrics import clustering_error
+from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.neighbour_metric import (
-    choose_metric,
+    NeighbourMetric,
+    NeighbourMetricTwice,
     in_metric,
     metric_of,
     neighbour_metric,
-    plain_ridge,
     scatter_of_edges,
 )
-from dcfsc.self_expression import solve
+from dcfsc.self_expression import CosineForm, choose_lam, solve
 
 
 def noisy_directions(n=180, seed=0):
@@ -49,15 +49,6 @@ def test_the_metric_is_the_inverse_root_of_the_shrunk_scatter_of_neighbours():
     assert P.diagonal()[8:].max() < P.diagonal()[:8].min()
 
 
-def test_a_large_ridge_ranks_by_the_plain_cosine():
-    Z = unit(np.random.default_rng(1).normal(size=(50, 7)))
-    values, indices = solve(Z, plain_ridge(50)).topk_cosine(5)
-    C = (Z @ Z.mT).fill_diagonal_(0.0)
-    expected = C.abs().topk(5, dim=1)
-    np.testing.assert_array_equal(indices, expected.indices)
-    np.testing.assert_allclose(values.abs(), expected.values, atol=1e-5)
-
-
 def test_rows_in_a_metric_have_unit_length_and_zero_rows_stay():
     Z = unit(noisy_directions()[0])
     Z[3] = 0.0
@@ -72,75 +63,90 @@ def test_copies_alone_have_the_identity():
     assert torch.equal(neighbour_metric(Z, 4), torch.eye(4, dtype=torch.float64))
 
 
-def test_who_asks_for_the_metric_gets_it_for_few_samples_too():
+def test_few_samples_have_the_metric_too_if_asked_for():
     X, _ = noisy_directions(15)
-    model = ClosedFormSubspaceClustering(3, metric="neighbours", random_state=0, device="cpu")
-    assert model.fit(X).metric_ == "neighbours"
+    model = ClosedFormSubspaceClustering(3, representation="metric", random_state=0, device="cpu")
+    assert model.fit(X).representation_ == "metric"
 
 
 def test_the_data_choose_the_metric_where_clusters_vary_alike():
     X, y = noisy_directions()
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    assert model.metric_ == "neighbours-twice"
-    assert model.stability_["neighbours-twice"] > model.stability_["none"]
-    plain = ClosedFormSubspaceClustering(3, metric="none", random_state=0, device="cpu").fit(X)
-    assert plain.metric_ == "none"
+    assert model.representation_ == "metric-twice"
+    assert model.stability_["metric-twice"] > model.stability_["given"]
+    assert (model.lam_, model.effective_dof_, model.leverage_) == (None, None, None)
     assert clustering_error(y, model.labels_) == 0.0
 
 
 def test_subspaces_that_cross_are_taken_as_they_are():
     data = synthetic(300, 4, 3, 8, noise=0.05, random_state=0)
     model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu").fit(data.X)
-    assert model.metric_ == "none"
+    assert model.representation_ == "given"
+    # Four clusters of three dimensions are more than the rank of eight: 0.99 of it are taken.
+    assert model.effective_dof_ == pytest.approx(0.99 * 8, rel=1e-5)
 
 
 @pytest.mark.parametrize("given", [{"lam": 0.1}, {"subspace_dim": 3}, {"normalize": False}])
-def test_who_gives_a_ridge_gets_that_ridge(given):
+def test_a_ridge_that_is_given_is_taken_on_the_samples_as_they_are(given):
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu", **given)
-    assert model.fit(noisy_directions()[0]).metric_ == "none"
+    assert model.fit(noisy_directions()[0]).representation_ == "given"
     assert model.stability_ == {}
+    if "lam" in given:
+        assert model.lam_ == 0.1
 
 
-def test_few_samples_or_many_features_have_no_metric():
-    Z = unit(noisy_directions(12)[0])
-    assert choose_metric("auto", Z, 3) == ("none", None, {})
-    wide = torch.zeros(60, 4097, dtype=torch.float32)
-    assert choose_metric("auto", wide, 3) == ("none", None, {})
-
-
-def test_bad_choices_are_one_line():
-    X, _ = noisy_directions()
-    with pytest.raises(InputError, match="unknown metric 'neighbors'"):
-        ClosedFormSubspaceClustering(3, metric="neighbors").fit(X)
-    for given in ({"lam": 1.0}, {"subspace_dim": 2}, {"normalize": False}):
-        with pytest.raises(InputError, match="has no transformations, no lam"):
-            ClosedFormSubspaceClustering(3, metric="neighbours", **given).fit(X)
+@pytest.mark.parametrize("name", ["metric", "metric-twice"])
+@pytest.mark.parametrize("given", [{"lam": 1.0}, {"subspace_dim": 2}, {"normalize": False}])
+def test_a_ridge_and_a_metric_are_refused_in_one_line(name, given):
+    with pytest.raises(InputError, match=f"representation='{name}' has no ridge") as raised:
+        ClosedFormSubspaceClustering(3, representation=name, **given).fit(noisy_directions()[0])
+    assert "\n" not in str(raised.value)
 
 
 def test_a_saved_model_predicts_in_the_same_metric(tmp_path):
     X, y = noisy_directions(240)
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X[:180])
-    assert model.metric_ == "neighbours-twice"
+    assert model.representation_ == "metric-twice"
     model.save(tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors", device="cpu")
-    assert loaded.metric_ == "neighbours-twice"
-    found = loaded.predict(X[180:])
-    np.testing.assert_array_equal(found, model.predict(X[180:]))
-    assert clustering_error(y[180:], found) <= clustering_error(y[:180], model.labels_) + 5.0
-    with pytest.raises(InputError, match="metric='none' has one"):
+    assert loaded.representation_ == "metric-twice"
+    T = model._representation.T
+    assert torch.equal(loaded._representation.T, T)
+    assert torch.equal(loaded._training_features, model._training_features)
+    unseen = model._rows(X[180:])
+    assert torch.equal(loaded._representation.transform_unseen(unseen), in_metric(unseen, T))
+    assert not torch.allclose(in_metric(unseen, T), in_metric(unseen, T.mT), atol=1e-3)
+    predicted = loaded.predict(X[180:])
+    np.testing.assert_array_equal(predicted, model.predict(X[180:]))
+    assert clustering_error(y[180:], predicted) <= clustering_error(y[:180], model.labels_) + 5.0
+    with pytest.raises(InputError, match="representation='given'"):
         model.lambda_path()
 
 
-def test_twice_takes_the_metric_from_what_once_has_found():
-    X, _ = noisy_directions()
-    Z = unit(X)
-    name, T, _ = choose_metric("neighbours-twice", Z, 3)
-    assert name == "neighbours-twice"
-    assert torch.equal(T, neighbour_metric(Z, 3, rounds=2))
-    model = ClosedFormSubspaceClustering(3, metric="neighbours-twice", random_state=0, device="cpu")
-    assert model.fit(X).metric_ == "neighbours-twice"
-    _, _, scores = choose_metric("auto", Z, 3)
-    assert set(scores) == {"none", "neighbours-twice"}
+def test_twice_takes_the_metric_from_what_once_finds():
+    """The second round written out: the graph of the cosines in the first metric."""
+    Z = unit(noisy_directions()[0])
+    setting = Setting((12,), 3)
+    once, twice = NeighbourMetric(setting), NeighbourMetricTwice(setting)
+    once.fit(Z)
+    twice.fit(Z)
+    first = metric_of(Z, TopK()(solve(Z, choose_lam(Z, 9.0)), 3))
+    second = metric_of(Z, TopK()(CosineForm(in_metric(Z, first)), 3))
+    torch.testing.assert_close(once.T, first)
+    torch.testing.assert_close(twice.T, second)
+    assert not torch.allclose(once.T, twice.T)
+    torch.testing.assert_close(twice.transform(Z), in_metric(Z, second))
+    part = Part(Z, torch.arange(0, 180, 3), setting)
+    operator = twice.solve_part(part)
+    expected = in_metric(part.Z, neighbour_metric(part.Z, 3, 2))
+    torch.testing.assert_close(operator.views[0], expected)
+
+
+def test_the_metric_is_considered_up_to_a_number_of_features():
+    assert NeighbourMetricTwice.considered(Setting((64, 64), 3))
+    assert not NeighbourMetricTwice.considered(Setting((4097,), 3))
+    assert not NeighbourMetric.considered(Setting((12,), 3))  # one round is never chosen
+    assert not NeighbourMetricTwice.considered(Setting((12,), 3, lam=1.0))
 
 
 @pytest.mark.parametrize("opposite", [False, True])
@@ -166,7 +172,7 @@ def test_neighbours_that_differ_by_a_hair_still_have_a_metric():
     noise = 1e-9 * random.normal(size=(90, 6)) * [100.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     Z = unit(base[np.arange(90) % 3] + noise)
     T = neighbour_metric(Z, 3)
-    A = TopK()(solve(Z, lam_for(Z, 3, None)), 3)
+    A = TopK()(solve(Z, choose_lam(Z, 9.0)), 3)
     S = scatter_of_edges(Z, A, one_by_one=True) / A.sum()
     expected = torch.linalg.inv(S + S.trace() / 6 * torch.eye(6, dtype=S.dtype))
     assert torch.allclose(T @ T.mT, expected, rtol=1e-6)

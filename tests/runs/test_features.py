@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dcfsc import AutoencoderFeatures, ClosedFormSubspaceClustering, ScatteringFeatures
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, streamed
+from dcfsc.datasets import Dataset, check_finite, streamed
 from dcfsc.errors import InputError
 from dcfsc.runs.folder import Run
 from dcfsc.runs.prediction import predict_run
@@ -126,8 +126,8 @@ def test_nan_in_samples_on_disk_is_found(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(30, 4))
     X[17, 2] = np.nan
     np.save(tmp_path / "x.npy", X)
-    with pytest.raises(InputError, match="1 values that are NaN or infinite, the first in row 17"):
-        runs.check_samples(Dataset("x", streamed.stream_npy(tmp_path / "x.npy")))
+    with pytest.raises(InputError, match="a value that is NaN or infinity, the first in row 17"):
+        check_finite(streamed.stream_npy(tmp_path / "x.npy"))
 
 
 def test_command_line(data: Dataset, tmp_path: Path) -> None:

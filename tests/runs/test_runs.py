@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from running import fit_run
 
-from dcfsc.datasets import Dataset, synthetic
+from dcfsc.datasets import Dataset, finite, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
@@ -139,9 +139,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 # replacing, and never replacing
 
 
-def test_earlier_run_is_replaced_with_all_that_was_made_from_it(
-    run: Run, data: Dataset
-) -> None:
+def test_earlier_run_is_replaced_with_all_that_was_made_from_it(run: Run, data: Dataset) -> None:
     predict_run(run.folder, data)
     (run.folder / "report.html").write_text("of the earlier run")
     (run.folder / "notes.txt").write_text("mine")
@@ -253,7 +251,7 @@ def test_record_of_another_program_is_left_alone(
 def test_values_that_are_not_finite_are_counted_over_blocks(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "BLOCK_BYTES", 5 * data.X[0].nbytes)
+    monkeypatch.setattr(finite, "BLOCK_BYTES", 5 * data.X[0].nbytes)
     data.X[7, :3] = np.nan
     data.X[88, 0] = -np.inf
     with pytest.raises(InputError, match=r"4 values .* row 7 \(counted from 0\)"):

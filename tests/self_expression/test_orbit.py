@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from dcfsc.errors import InputError
+from dcfsc.neighbours.views import _merged
 from dcfsc.self_expression import solve
-from dcfsc.self_expression.orbit import OrbitForm, _merged, orbit_gram
+from dcfsc.self_expression.orbit import OrbitForm, orbit_gram
 
 N, D, LAM = 40, 12, 0.7
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed
+from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.neighbours import unit_rows
 from dcfsc.representations import Representation, choose, create, restore
@@ -206,5 +207,7 @@ or "shifts+mirror"
             values["representation_values"],
             device,
         )
-        self._training_features = tensors["features"].to(device)
+        Z = self._training_features = tensors["features"].to(device)
+        if tuple(Z.shape[1:]) != self._representation.row_shape:
+            raise InputError("its features are not of its samples; fit and save it again.")
         self._solve()

@@ -142,24 +142,9 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
     check_at_least("n_neighbors", getattr(model, "n_neighbors", 1), 1)
     if not 0 <= int(labels.min()) <= int(labels.max()) < int(n_clusters):
         raise InputError(f"its labels are not those of {n_clusters} clusters.")
-    for name in {"features", "mirrored", "latents"} & tensors.keys():
-        if tensors[name].ndim != 2 or len(tensors[name]) != len(labels):
+    for name in {"features", "latents"} & tensors.keys():
+        if tensors[name].ndim < 2 or len(tensors[name]) != len(labels):
             raise InputError(f"its labels and its {name} are not of the same samples.")
-
-
-def _of_its_samples(values: dict[str, Any], tensors: dict[str, Tensor], pixels: int) -> bool:
-    """Features are as wide as the samples, or as the principal components of scattering."""
-    k = tensors["features"].shape[1]
-    if values.get("features", "given") != "scattering":
-        return k == pixels
-    expected = {"mirrored": tensors["features"].shape, "metric": (k, k), "scattering_mean": None}
-    if not expected.keys() <= tensors.keys() or tensors["scattering_mean"].ndim != 1:
-        return False
-    expected["scattering_components"] = (k, len(tensors["scattering_mean"]))
-    return "scattering" in values and all(
-        name in tensors and (shape is None or tuple(tensors[name].shape) == tuple(shape))
-        for name, shape in expected.items()
-    )
 
 
 def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -167,8 +152,6 @@ def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     shape = math.prod(int(s) for s in values["sample_shape"])
     if not 0 < float(values.get("input_scale", 1.0)) < torch.finfo(torch.float32).max:
         raise InputError(f"its samples cannot be scaled by {values['input_scale']}.")
-    if "features" in tensors and not _of_its_samples(values, tensors, shape):
-        raise InputError("its features are not of its samples; fit and save it again.")
     if "spec" not in values:
         return
     spec = from_dict(values["spec"])

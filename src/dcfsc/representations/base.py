@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,6 +109,11 @@ class Representation(ABC):
         """Rows (n, d') of unseen samples Z (n, d), as the operator's codes take them."""
         return self.transform(Z)
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of what :meth:`transform` keeps of a sample; as wide as it, unless said."""
+        return (math.prod(self.setting.sample_shape),)
+
     @abstractmethod
     def solve(self, R: Tensor) -> Operator:
         """The operator of the samples whose transform is R (N, ...)."""
@@ -134,5 +140,16 @@ def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:
     return None
 
 
-def missing(what: str) -> InputError:
-    return InputError(f"its representation lacks {what}; fit and save it again.")
+def restored(
+    tensors: dict[str, Tensor], name: str, shape: tuple[int | None, ...], device: Any
+) -> Tensor:
+    """A tensor of a saved state on the device, if it is there and has the shape; None is any."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.ndim != len(shape):
+        raise InputError(f"its representation lacks its {name}; fit and save it again.")
+    if any(want not in (None, have) for want, have in zip(shape, tensor.shape, strict=True)):
+        raise InputError(
+            f"its {name} has the shape {tuple(tensor.shape)}, which does not fit the rest; fit and "
+            "save it again."
+        )
+    return tensor.to(device)

@@ -35,8 +35,8 @@ from .base import (
     Part,
     Representation,
     Setting,
-    missing,
     need_unit_length_without_ridge,
+    restored,
 )
 
 TOPK = TopK()
@@ -77,9 +77,8 @@ class NeighbourMetric(Representation):
         return {"metric": self.T}, {}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
-        if "metric" not in tensors:
-            raise missing("its metric")
-        self.T = tensors["metric"].to(device)
+        (d,) = self.row_shape
+        self.T = restored(tensors, "metric", (d, d), device)
 
 
 class NeighbourMetricTwice(NeighbourMetric):

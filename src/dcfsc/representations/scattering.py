@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import N_COMPONENTS, largest_magnitude_scale
 from dcfsc.self_expression import Combined, CosineForm
@@ -26,8 +27,8 @@ from .base import (
     Representation,
     Setting,
     is_image,
-    missing,
     need_unit_length_without_ridge,
+    restored,
 )
 from .neighbour_metric import in_metric, neighbour_metric
 
@@ -106,6 +107,10 @@ class ScatteringMetric(Representation):
         seen, mirrored = R[:, 0].contiguous(), R[:, 1].contiguous()
         return Combined(CosineForm(seen), CosineForm(seen, mirrored))
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return (2, len(self.T))
+
     def _images(self, Z: Tensor) -> Tensor:
         return enlarged(Z.reshape(len(Z), *self.setting.sample_shape))
 
@@ -116,14 +121,18 @@ class ScatteringMetric(Representation):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
         shape = enlarged_shape(self.setting.sample_shape)
         if tuple(values.get("sample_shape", ())) != shape:
-            raise missing("the scattering of its images")
+            raise InputError("its scattering is not of its images; fit and save it again.")
         self.components = ScatteringComponents(
             shape, J, input_scale=float(values["input_scale"]), device=device
         )
+        D = self.components.n_coefficients
+        self.T = restored(tensors, "metric", (None, None), device)
+        k = len(self.T)
+        shapes = {"mean": (D,), "components": (k, D), "explained_variance": (k,)}
         self.components.restore(
-            {k.removeprefix(_PREFIX): t for k, t in tensors.items() if k.startswith(_PREFIX)}
+            {name: restored(tensors, _PREFIX + name, s, "cpu") for name, s in shapes.items()}
         )
-        self.T = tensors["metric"].to(device)
+        restored(tensors, "metric", (k, k), device)
 
 
 def enlarged_shape(sample_shape: Sequence[int]) -> tuple[int, ...]:

@@ -48,18 +48,28 @@ class SparseCoefficients(Operator):
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k entries of largest magnitude per row; a shorter row is filled up with zeros."""
-        C, k = self._csr, min(k, self.n - 1)
-        row = np.repeat(np.arange(self.n), np.diff(C.indptr))
+        C, n, k = self._csr, self.n, min(k, self.n - 1)
+        row = _rows_of(C)
         order = np.lexsort((-np.abs(C.data), row))
         rank = np.arange(len(row)) - C.indptr[row]
-        kept = order[rank < k]
+        stored, kept = C.indices + n * row, order[rank < k]
         row, rank = row[rank < k], rank[rank < k]
-        values = np.zeros((self.n, k), dtype=C.dtype)
-        # A filler points at a neighbour with weight zero, which no affinity can tell from none.
-        indices = np.broadcast_to(((np.arange(self.n) + 1) % self.n)[:, None], (self.n, k)).copy()
+        # The rest of a row are columns without an entry: of the 2 k that follow it, k at least.
+        others = (np.arange(n)[:, None] + np.arange(1, min(2 * k, n - 1) + 1)) % n
+        taken = np.isin(others + n * np.arange(n)[:, None], stored)
+        fillers = np.take_along_axis(others, np.argsort(taken, axis=1, kind="stable"), axis=1)
+        counts = np.bincount(row, minlength=n)
+        place = np.clip(np.arange(k) - counts[:, None], 0, None)
+        values = np.zeros((n, k), dtype=C.dtype)
+        indices = np.take_along_axis(fillers, place, axis=1)
         values[row, rank] = C.data[kept]
         indices[row, rank] = C.indices[kept]
         return torch.from_numpy(values), torch.from_numpy(indices.astype(np.int64))
 
     def __repr__(self) -> str:
         return f"SparseCoefficients(N={self.n}, nonzero={self._csr.nnz})"
+
+
+def _rows_of(C: sp.csr_array) -> np.ndarray:
+    """The row of every stored entry."""
+    return np.repeat(np.arange(C.shape[0], dtype=np.int64), np.diff(C.indptr))

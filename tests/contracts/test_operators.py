@@ -1,0 +1,317 @@
+"""What every operator must satisfy, against the dense matrix that it stands for.
+
+The references are written out in float64 from the definitions, for rows of unequal norms, with a
+zero row and two copies among them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import dcfsc.estimators.sharded
+import dcfsc.self_expression as self_expression
+from dcfsc.errors import InputError
+from dcfsc.self_expression import (
+    Combined,
+    CosineForm,
+    ExplicitCoefficients,
+    FeatureForm,
+    Operator,
+    OrbitForm,
+    SampleForm,
+    SparseCoefficients,
+)
+
+LAM = 0.7
+DTYPE = torch.float64
+
+
+def samples(n: int, d: int, seed: int = 0) -> torch.Tensor:
+    """Rows of unequal norms; row 1 is a copy of row 0, row 2 is zero."""
+    random = np.random.default_rng(seed)
+    Z = random.normal(size=(n, d)) * np.geomspace(0.3, 3.0, n)[:, None]
+    Z[1], Z[2] = Z[0], 0.0
+    return torch.from_numpy(Z)
+
+
+def unit(Z: torch.Tensor) -> torch.Tensor:
+    norm = Z.norm(dim=1, keepdim=True)
+    return Z / norm.masked_fill(norm == 0, 1.0)
+
+
+def hat(Z: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
+    others = Z if others is None else others
+    G = others.T @ others + LAM * torch.eye(Z.shape[1], dtype=DTYPE)
+    return Z @ torch.linalg.inv(G) @ others.T
+
+
+@dataclass
+class Case:
+    """An operator, and what it should answer; None where it should refuse."""
+
+    operator: Operator
+    dense: torch.Tensor
+    cosine: torch.Tensor | None = None  # (N, N)
+    leverage: torch.Tensor | None = None
+    dof: float | None = None
+    unseen: torch.Tensor | None = None  # (n, d), and the codes of these
+    code: torch.Tensor | None = None
+    linear: bool = False
+    approximate: bool = False
+
+
+def closed(form: Any, n: int, d: int) -> Case:
+    Z, new = samples(n, d), samples(7, d, seed=5)
+    H = hat(Z)
+    h = H.diagonal()
+    B = (H / (1.0 - h)[:, None]).fill_diagonal_(0.0)
+    length = h.clamp_min(0).sqrt()
+    inverse = torch.where(length > 1e-12, 1.0 / length, torch.zeros_like(length))
+    cosine = (H * inverse[:, None] * inverse).fill_diagonal_(0.0)
+    G = Z.T @ Z + LAM * torch.eye(d, dtype=DTYPE)
+    code = new @ torch.linalg.inv(G) @ Z.T
+    return Case(form(Z, LAM), B, cosine, h, float(h.sum()), new, code, True, form is FeatureForm)
+
+
+def permuted(Z: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(Z.shape[1], generator=torch.Generator().manual_seed(9))
+    return Z[:, order]
+
+
+def orbit() -> Case:
+    Z, new = samples(30, 8), samples(7, 8, seed=5)
+    views = [Z, permuted(Z)]
+    stacked = torch.cat(views)
+    H = hat(Z, stacked)  # (N, 2 N)
+    best = H.abs().view(30, 2, 30).amax(1)
+    h = H[:, :30].diagonal()
+    G = stacked.T @ stacked + LAM * torch.eye(8, dtype=DTYPE)
+    P = torch.linalg.inv(G)
+    lengths = torch.stack([(V @ P * V).sum(1).clamp_min(0).sqrt() for V in views])  # (2, N)
+    inverse = torch.where(lengths > 1e-12, 1.0 / lengths, torch.zeros_like(lengths))
+    cosine = (H.abs().view(30, 2, 30) * inverse[None]).amax(1) * inverse[0][:, None]
+    code = torch.stack([(new @ P @ V.T).abs() for V in views]).amax(0)
+    return Case(
+        OrbitForm([lambda: Z, lambda: permuted(Z)], LAM),
+        (best / (1.0 - h)[:, None]).fill_diagonal_(0.0),
+        cosine.fill_diagonal_(0.0),
+        h,
+        float(hat(stacked).trace()),
+        new,
+        code,
+    )
+
+
+def cosine_of(*views: torch.Tensor) -> Case:
+    Z, new = views[0], unit(samples(7, views[0].shape[1], seed=5))
+    products = torch.stack([Z @ V.T for V in views])
+    codes = torch.stack([new @ V.T for V in views])
+    C = products[0] if len(views) == 1 else products.abs().amax(0)
+    code = codes[0] if len(views) == 1 else codes.abs().amax(0)
+    C = C.clone().fill_diagonal_(0.0)
+    operator = CosineForm(*views)
+    return Case(operator, C, C, unseen=new, code=code, approximate=len(views) == 1)
+
+
+def combined() -> Case:
+    Z = unit(samples(30, 8))
+    first, last = cosine_of(Z), cosine_of(Z, unit(permuted(Z)))
+    operator = Combined(first.operator, last.operator)
+    return Case(operator, first.dense, first.cosine, unseen=last.unseen, code=last.code)
+
+
+def explicit(sparse: bool) -> Case:
+    C = torch.randn(20, 20, dtype=DTYPE, generator=torch.Generator().manual_seed(3))
+    C = (C * (torch.rand(C.shape, generator=torch.Generator().manual_seed(4)) < 0.4)).to(DTYPE)
+    C.fill_diagonal_(0.0)
+    operator = SparseCoefficients(sp.csr_array(C.numpy())) if sparse else ExplicitCoefficients(C)
+    return Case(operator, C)
+
+
+CASES = {
+    "feature form": lambda: closed(FeatureForm, 30, 8),
+    "feature form, N < d": lambda: closed(FeatureForm, 12, 20),
+    "sample form": lambda: closed(SampleForm, 12, 20),
+    "sample form, N > d": lambda: closed(SampleForm, 30, 8),
+    "orbit": orbit,
+    "cosine": lambda: cosine_of(unit(samples(30, 8))),
+    "cosine of views": lambda: cosine_of(unit(samples(30, 8)), unit(permuted(samples(30, 8)))),
+    "combined": combined,
+    "explicit": lambda: explicit(False),
+    "sparse": lambda: explicit(True),
+}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]()
+
+
+def same(a: torch.Tensor, b: torch.Tensor, tol: float = 1e-10) -> bool:
+    return bool((a - b).abs().max() <= tol * max(1.0, float(b.abs().max())))
+
+
+def check_largest(values: torch.Tensor, indices: torch.Tensor, C: torch.Tensor, k: int) -> None:
+    """Values are C's at the indices, distinct columns, and the k largest magnitudes there are."""
+    assert values.shape == indices.shape == (len(C), k)
+    assert same(values, C.gather(1, indices))
+    assert all(len(set(row)) == k for row in indices.tolist())
+    expected = C.abs().topk(k, dim=1).values
+    assert same(values.abs().sort(dim=1, descending=True).values, expected)
+
+
+def test_every_operator_there_is_has_a_case():
+    rooms = (self_expression, dcfsc.estimators.sharded)
+    classes = {
+        cls
+        for room in rooms
+        for _, cls in inspect.getmembers(room, inspect.isclass)
+        if issubclass(cls, Operator) and not inspect.isabstract(cls)
+    }
+    tried = {type(make().operator) for make in CASES.values()}
+    # The first process's view needs other processes: tests/distributed compares what it answers.
+    assert classes - tried == {dcfsc.estimators.sharded._Neighbours}
+
+
+def test_rows_and_the_whole_are_the_dense_matrix(case):
+    operator, C = case.operator, case.dense
+    assert operator.n == len(C)
+    assert operator.dense().dtype == operator.dtype == DTYPE
+    assert operator.dense().device == operator.device
+    assert same(operator.dense(), C)
+    assert same(operator.rows(3, 9), C[3:9])
+    assert operator.rows(4, 4).shape == (0, len(C))
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_the_largest_coefficients_are_those_of_the_dense_matrix(case, k):
+    values, indices = case.operator.topk(k)
+    check_largest(values, indices, case.dense, k)
+    assert not (indices == torch.arange(len(case.dense))[:, None]).any()
+
+
+def test_no_more_neighbours_than_there_are_others(case):
+    values, indices = case.operator.topk(1000)
+    n = len(case.dense)
+    assert values.shape == indices.shape == (n, n - 1)
+
+
+def test_rankings_by_cosine(case):
+    operator = case.operator
+    assert operator.ranks_by_cosine == (case.cosine is not None)
+    if case.cosine is None:
+        with pytest.raises(InputError, match="has no ranking by cosine"):
+            operator.topk_cosine(3)
+        return
+    values, indices = operator.topk_cosine(4)
+    check_largest(values, indices, case.cosine, 4)
+    assert not (indices == torch.arange(operator.n)[:, None]).any()
+
+
+def test_leverages_and_degrees_of_freedom(case):
+    operator = case.operator
+    if case.leverage is None:
+        assert (operator.leverage, operator.effective_dof, operator.lam) == (None, None, None)
+        return
+    assert operator.lam == LAM
+    assert operator.leverage.dtype == torch.float64
+    assert same(operator.leverage, case.leverage)
+    assert operator.effective_dof == pytest.approx(case.dof, rel=1e-10)
+
+
+def test_codes_of_unseen_samples(case):
+    operator = case.operator
+    assert operator.codes_samples == (case.code is not None)
+    if case.code is None:
+        for ask in (lambda: operator.code(torch.ones(1, 3)), lambda: operator.topk_code(None, 2)):
+            with pytest.raises(InputError, match="has no codes of unseen samples"):
+                ask()
+        return
+    assert same(operator.code(case.unseen), case.code)
+    values, indices = operator.topk_code(case.unseen, 3)
+    check_largest(values, indices, case.code, 3)
+    assert operator.topk_code(case.unseen, 1000)[0].shape == case.code.shape
+
+
+def test_products_with_matrices(case):
+    operator, C = case.operator, case.dense
+    V = torch.randn(len(C), 3, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
+    assert operator.is_linear == case.linear
+    if not case.linear:
+        for product in (operator.matmul, operator.rmatmul, operator.apply):
+            with pytest.raises(InputError, match="has no products with matrices"):
+                product(V)
+        return
+    assert same(operator.matmul(V), C @ V)
+    assert same(operator.rmatmul(V), C.T @ V)
+    leaf = V.clone().requires_grad_()
+    out = operator.apply(leaf)
+    assert same(out.detach(), C @ V)
+    (gradient,) = torch.autograd.grad(out, leaf, V)
+    assert same(gradient, C.T @ V)
+
+
+def test_an_approximate_search_that_looks_everywhere_is_exact(case):
+    operator = case.operator
+    assert (operator.directions is not None) == case.approximate
+    if not case.approximate:
+        with pytest.raises(InputError, match="Use search='exact'"):
+            operator.approximate_topk(3)
+        return
+    assert operator.recall is None
+    values, _ = operator.approximate_topk(3)  # so few rows have few cells: all are looked at
+    expected = case.dense.abs().topk(3, dim=1).values
+    assert same(values.abs().sort(dim=1, descending=True).values, expected)
+    assert operator.recall == 1.0
+
+
+def test_parts_are_operators_on_the_same_samples(case):
+    parts = case.operator.parts
+    assert all(isinstance(part, Operator) and part.n == case.operator.n for part in parts)
+    assert (len(parts) == 1) == (not isinstance(case.operator, Combined))
+    assert parts[0] is case.operator or isinstance(case.operator, Combined)
+
+
+def test_sparse_matrices_are_given_where_there_are(case):
+    C = case.operator.sparse
+    assert (C is not None) == isinstance(case.operator, SparseCoefficients)
+    if C is not None:
+        assert same(torch.from_numpy(C.toarray()), case.dense)
+
+
+def test_a_repr_says_the_class_and_n(case):
+    assert repr(case.operator).startswith(type(case.operator).__name__)
+    assert f"N={case.operator.n}" in repr(case.operator)
+
+
+@pytest.mark.parametrize("name", ["cosine", "cosine of views", "feature form", "sample form"])
+def test_single_precision_is_near_double(name):
+    """The same operators on float32 rows give the float64 answers to single precision."""
+    wide = CASES[name]().operator
+    if isinstance(wide, CosineForm):
+        narrow: Operator = CosineForm(*(view.float() for view in wide.views))
+    else:
+        narrow = type(wide)(wide._Z.float(), LAM)
+    assert narrow.dense().dtype == torch.float32
+    assert same(narrow.dense().double(), wide.dense(), 1e-5)
+
+
+def test_the_cosine_is_the_limit_of_the_closed_form():
+    Z = unit(samples(40, 7))
+    limit = CosineForm(Z).topk_cosine(5)[0].abs()
+    ridge = FeatureForm(Z, 1e9).topk_cosine(5)[0].abs()
+    torch.testing.assert_close(limit, ridge, rtol=1e-6, atol=1e-9)
+
+
+def test_combined_parts_are_divisible_only_together():
+    Z = unit(samples(30, 8))
+    divisible, not_divisible = CosineForm(Z), ExplicitCoefficients(Z @ Z.T)
+    assert Combined(divisible, divisible).is_divisible
+    assert not Combined(divisible, not_divisible).is_divisible

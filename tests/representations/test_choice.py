@@ -1,0 +1,121 @@
+"""Which representation is taken: the one that is named, or the most stable one."""
+
+import numpy as np
+import pytest
+import torch
+
+from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.errors import InputError
+from dcfsc.representations import REPRESENTATIONS, Representation, choice, choose, create, names
+from dcfsc.representations.base import Setting
+from dcfsc.self_expression import CosineForm
+
+VECTORS, IMAGES = Setting((12,), 3), Setting((16, 16), 3)
+
+
+def test_names_are_listed_once_and_auto_is_one():
+    assert names()[0] == "auto"
+    assert len(set(names())) == len(names()) == len(REPRESENTATIONS) + 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (VECTORS, ["given", "metric-twice"]),
+        (IMAGES, ["given", "metric-twice", "scattering"]),
+        (Setting((5000,), 3), ["given"]),
+        (Setting((70, 70), 3), ["given"]),
+        (Setting((16, 16), 3, lam=1.0), ["given"]),
+        (Setting((16, 16), 3, subspace_dim=2.0), ["given"]),
+        (Setting((16, 16), 3, unit_length=False), ["given"]),
+        (Setting((16, 16), 3, sparse_exact=False), ["given", "metric-twice"]),
+    ],
+)
+def test_candidates_of_auto(setting, expected):
+    assert [c.name for c in create("auto", setting)] == expected
+
+
+@pytest.mark.parametrize("name", ["scatering", "none", None, 3])
+def test_an_unknown_name_is_one_line_that_lists_the_known(name):
+    with pytest.raises(InputError, match="unknown representation") as raised:
+        ClosedFormSubspaceClustering(2, representation=name).fit(np.eye(6))
+    assert "\n" not in str(raised.value)
+    assert "metric-twice" in str(raised.value)
+
+
+@pytest.mark.parametrize("cls", REPRESENTATIONS)
+def test_every_representation_keeps_its_contract(cls):
+    """Fit, transform, solve, and the same again from its state."""
+    random = np.random.default_rng(0)
+    Z = torch.nn.functional.normalize(torch.from_numpy(random.normal(size=(60, 256))).float())
+    Z[3] = 0.0
+    setting = Setting((16, 16), 3)
+    (representation,) = create(cls.name, setting)
+    assert type(representation) is cls
+    if cls.learns:
+        representation.fit(Z)
+    R = representation.transform(Z)
+    operator = representation.solve(R)
+    assert operator.n == len(R) == 60
+    assert operator.codes_samples
+    assert (operator.lam is not None) == cls.has_ridge
+    assert (operator.effective_dof is not None) == cls.has_ridge
+    tensors, values = representation.state()
+    assert (len(tensors) > 0) == cls.learns
+    again = choice.restore(cls.name, setting, tensors, values, torch.device("cpu"))
+    assert torch.equal(again.transform(Z), R)
+    new = representation.transform_unseen(Z[:5])
+    assert torch.equal(again.transform_unseen(Z[:5]), new)
+    one, two = operator.topk_code(new, 4), again.solve(R).topk_code(new, 4)
+    assert torch.equal(one[0], two[0])
+    assert torch.equal(one[1], two[1])
+
+
+class Fifth(Representation):
+    """Rows in reverse order of features: what a new file and a new line would add."""
+
+    name, has_ridge = "reversed", False
+
+    @classmethod
+    def considered(cls, setting):
+        return True
+
+    def solve_part(self, part):
+        return CosineForm(part.Z)
+
+    def transform(self, Z):
+        return Z.flip(1)
+
+    def solve(self, R):
+        return CosineForm(R)
+
+
+def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(choice, "REPRESENTATIONS", (*REPRESENTATIONS, Fifth))
+    monkeypatch.setitem(choice._BY_NAME, "reversed", Fifth)
+    X = np.random.default_rng(0).normal(size=(90, 12)).astype(np.float32)
+    model = ClosedFormSubspaceClustering(3, representation="reversed", random_state=0).fit(X)
+    assert model.representation_ == "reversed"
+    model.save(tmp_path / "model.safetensors")
+    loaded = ClosedFormSubspaceClustering.load(tmp_path / "model.safetensors")
+    assert np.array_equal(loaded.predict(X[:9]), model.predict(X[:9]))
+    auto = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
+    assert list(auto.stability_) == ["given", "metric-twice", "reversed"]
+
+
+def test_the_most_stable_is_taken_and_the_first_of_equals(monkeypatch):
+    Z = torch.nn.functional.normalize(torch.randn(90, 12, generator=torch.Generator()))
+    scores = {"given": 0.5, "metric-twice": 0.5}
+    monkeypatch.setattr(choice, "stabilities", lambda *args: dict(scores))
+    chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
+    assert (chosen.name, told) == ("given", scores)
+    scores["metric-twice"] = 0.51
+    chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
+    assert (chosen.name, told) == ("metric-twice", scores)
+    assert chosen.T.shape == (12, 12)
+
+
+def test_few_samples_are_taken_as_they_are():
+    Z = torch.nn.functional.normalize(torch.randn(30, 12, generator=torch.Generator()))
+    chosen, scores = choose(create("auto", VECTORS), Z, VECTORS)
+    assert (chosen.name, scores) == ("given", {})
