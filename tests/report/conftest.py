@@ -21,7 +21,7 @@ from dcfsc.report import Details, read_details
 from dcfsc.runs import Run, fit_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-START_SECONDS = 60
+WAIT_SECONDS = 300  # for a browser that does not answer; a slow one does
 
 
 def options(n_clusters: int) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Browser:
         import websocket
 
         self._socket = websocket.create_connection(
-            self._page(profile), timeout=START_SECONDS, suppress_origin=True
+            self._page(profile), timeout=WAIT_SECONDS, suppress_origin=True
         )
         self._ids = itertools.count(1)
         self.problems: list[str] = []
@@ -88,7 +88,7 @@ class Browser:
 
     def _page(self, profile: Path) -> str:
         port_file = profile / "DevToolsActivePort"
-        for _ in range(10 * START_SECONDS):
+        for _ in range(10 * WAIT_SECONDS):
             if port_file.exists() and port_file.read_text().strip():
                 port = port_file.read_text().split()[0]
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
@@ -156,7 +156,7 @@ class Browser:
     def close(self) -> None:
         self._socket.close()
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=WAIT_SECONDS)
         self._log.close()
 
 
