@@ -42,6 +42,16 @@ def test_estimators_need_no_plots_and_plots_need_no_torch() -> None:
     assert not loaded_after("from dcfsc import plot_affinity") & {"torch", "matplotlib"}
 
 
+def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
+    import dcfsc
+
+    rooms = ("affinity", "callbacks", "datasets", "estimators", "experiments", "metrics")
+    rooms += ("networks", "report", "self_expression", "spectral", "training")
+    assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
+    for room in rooms:
+        assert getattr(dcfsc, room).__name__ == f"dcfsc.{room}"
+
+
 def test_every_public_name_is_there() -> None:
     code = "import dcfsc\nfor n in dcfsc.__all__: getattr(dcfsc, n)\nassert set(dcfsc.__all__) <= "
     assert "torch" in loaded_after(code + "set(dir(dcfsc))")

@@ -101,4 +101,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ESTIMATORS, *_FUNCTIONS, *_ROOMS})
+    return sorted({*__all__, *_ROOMS})

@@ -31,6 +31,6 @@ def vote(
     largest = weights.amax(dim=1, keepdim=True)
     weights = (weights / largest.masked_fill(largest == 0, 1.0)) ** VOTE_POWER
     votes = torch.zeros(z.shape[0], n_clusters, dtype=torch.float64, device=z.device)
-    owner = torch.as_tensor(labels, device=z.device)[indices]
+    owner = torch.tensor(labels, device=z.device)[indices]
     votes.scatter_add_(1, owner, weights)
     return votes.argmax(dim=1).cpu().numpy().astype(np.int64)

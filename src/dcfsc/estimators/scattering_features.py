@@ -19,7 +19,7 @@ from dcfsc.errors import InputError
 from .persistence import Persistent
 from .principal_components import RunningCovariance, principal_components
 from .scattering_transform import Scattering
-from .validation import resolve_device, unit_rows
+from .validation import resolve_device, unit_rows, writeable
 
 NOISE = 2e-6  # of an image's largest coefficient: a path below it is rounding in float32
 
@@ -140,8 +140,8 @@ class ScatteringFeatures(
                 f"{self.sample_shape_}."
             )
         device = resolve_device(self.device)
-        mean = torch.from_numpy(self.mean_).to(device)
-        components = torch.from_numpy(self.components_).to(device)
+        mean = torch.from_numpy(writeable(self.mean_)).to(device)
+        components = torch.from_numpy(writeable(self.components_)).to(device)
         out = np.empty((len(X), len(self.components_)), np.float32)
         start = 0
         for chunk in self._chunks(X, "projection"):
