@@ -27,7 +27,7 @@ demo: $(VENV)/.run
 	$(BIN)/dcfsc fit digits -k 10 --out runs/digits
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
