@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 CASES = Path(__file__).with_name("cases.py")
-pytestmark = pytest.mark.xdist_group("agreement")  # one run of all cases for all tests
 Results = dict[int, dict[str, np.ndarray]]
 
 

@@ -22,7 +22,6 @@ from dcfsc.estimators.methods import load_model
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "dcfsc"
-pytestmark = pytest.mark.xdist_group("malformed")  # the whole files are written once
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
 
