@@ -26,8 +26,9 @@ $(VENV)/.dev: $(VENV)/.run
 demo: $(VENV)/.run
 	$(BIN)/dcfsc fit digits -k 10 --out runs/digits
 
+# a file's tests stay in one process, which makes what they share once
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -24,7 +24,7 @@ def loaded_after(code: str) -> set[str]:
         "import dcfsc; dir(dcfsc); dcfsc.__version__",
         "import dcfsc.cli",
         "import dcfsc.errors, dcfsc.cli.output, dcfsc.cli.suggest",
-        "from dcfsc.training.callbacks import TensorBoard; TensorBoard('somewhere')",
+        "import dcfsc.runs",
     ],
 )
 def test_nothing_heavy_is_imported(code: str) -> None:
@@ -40,6 +40,16 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
 def test_estimators_need_no_plots_and_plots_need_no_torch() -> None:
     assert not loaded_after("from dcfsc import DCFSC, suggest_k") & {"matplotlib", "tensorboard"}
     assert not loaded_after("from dcfsc import plot_affinity") & {"torch", "matplotlib"}
+
+
+def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
+    import dcfsc
+
+    rooms = ("affinity", "callbacks", "datasets", "estimators", "experiments", "metrics")
+    rooms += ("networks", "report", "self_expression", "spectral", "training")
+    assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
+    for room in rooms:
+        assert getattr(dcfsc, room).__name__ == f"dcfsc.{room}"
 
 
 def test_every_public_name_is_there() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         plot_lambda_path,
         plot_spectrum,
     )
+    from .training.callbacks import TensorBoard
 
 _ESTIMATORS = (
     "DCFSC",
@@ -46,7 +47,8 @@ _ESTIMATORS = (
     "KernelSSC",
     "ScatteringFeatures",
 )
-_FUNCTIONS = {
+_OTHERS = {
+    "TensorBoard": ".training.callbacks",
     "plot_affinity": ".report.plots",
     "plot_embedding": ".report.plots",
     "plot_history": ".report.plots",
@@ -56,13 +58,16 @@ _FUNCTIONS = {
 }
 _ROOMS = (
     "affinity",
-    "callbacks",
     "datasets",
     "estimators",
     "experiments",
+    "features",
     "metrics",
+    "neighbours",
     "networks",
     "report",
+    "representations",
+    "runs",
     "self_expression",
     "spectral",
     "training",
@@ -80,6 +85,7 @@ __all__ = [
     "ClosedFormSubspaceClustering",
     "KernelSSC",
     "ScatteringFeatures",
+    "TensorBoard",
     "__version__",
     "plot_affinity",
     "plot_embedding",
@@ -93,12 +99,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(import_module(".estimators", __name__), name)
-    if name in _FUNCTIONS:
-        return getattr(import_module(_FUNCTIONS[name], __name__), name)
+    if name in _OTHERS:
+        return getattr(import_module(_OTHERS[name], __name__), name)
     if name in _ROOMS:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ESTIMATORS, *_FUNCTIONS, *_ROOMS})
+    return sorted({*__all__, *_ROOMS})

@@ -1,11 +1,16 @@
 """What every estimator must satisfy, run over all of them."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dcfsc import AutoencoderFeatures, ScatteringFeatures
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
@@ -16,6 +21,12 @@ FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
 }
+
+
+TRANSFORMERS = [
+    AutoencoderFeatures(pretrain_epochs=2, random_state=0, verbose=False),
+    ScatteringFeatures(),  # takes images alone: what else is asked of it is in test_transformers.py
+]
 
 
 def make(name, **options):
@@ -37,7 +48,10 @@ def expected_failures(estimator):
     return {}
 
 
-@parametrize_with_checks([make(name) for name in METHODS], expected_failed_checks=expected_failures)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [*(make(name) for name in METHODS), *TRANSFORMERS], expected_failed_checks=expected_failures
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -105,3 +119,44 @@ def test_duplicates_and_a_zero_row_are_survived(name, subspaces):
     labels = make(name).fit(X).labels_
     assert labels.shape == (120,)
     assert set(labels) <= {0, 1, 2}
+
+
+def held(X, how, folder):
+    """The samples as a pandas frame, an array or a file that must not be written to."""
+    if how == "frame":
+        columns = [f"f{i}" for i in range(X.shape[1])]
+        return pd.DataFrame(X, columns=columns, copy=False)  # its array is read-only then
+    if how == "memmap":
+        np.save(folder / "X.npy", X)
+        return np.load(folder / "X.npy", mmap_mode="r")
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture
+def every_warning():
+    """PyTorch says some things once a process only, unless it is told otherwise."""
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(before)
+
+
+@pytest.mark.usefixtures("every_warning")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+@pytest.mark.parametrize("how", ["frame", "read-only", "memmap"])
+@pytest.mark.parametrize("name", METHODS)
+def test_samples_that_must_not_be_written_to_draw_no_warning(name, how, dtype, tmp_path):
+    X = synthetic(n_samples=40, n_clusters=3, ambient_dim=12, random_state=1).X
+    X = (20 * (X - X.min())).astype(dtype)
+    given = held(X, how, tmp_path)
+    plain = X.astype(np.float64) if how == "frame" and dtype == np.uint8 else X
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model, expected = make(name).fit(given), make(name).fit(plain)
+        assert np.array_equal(model.labels_, expected.labels_)
+        if hasattr(model, "predict"):
+            assert np.array_equal(model.predict(given), expected.predict(plain))
+    assert np.array_equal(np.asarray(given), X)

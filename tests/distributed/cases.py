@@ -216,7 +216,7 @@ def work(folder: Path, rank: int, size: int, port: str) -> None:
         return
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    with distributed.process_group(torch.device("cpu"), 60), distributed.sharded():
+    with distributed.process_group(torch.device("cpu"), 600), distributed.sharded():
         run_all(folder, size)
 
 

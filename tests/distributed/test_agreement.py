@@ -32,7 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr
     return {size: dict(np.load(folder / f"{size}.npz")) for size in (1, 2, 3)}

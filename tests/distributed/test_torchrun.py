@@ -21,6 +21,7 @@ from dcfsc.datasets import synthetic
 from dcfsc.runs.checkpoint import CHECKPOINT
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+HANG_SECONDS = 600  # no result is awaited longer
 DEEP = ["--device", "cpu", "--no-report", "--pretrain-epochs", "3", "--steps", "40"]
 DEEP += ["--checkpoint-every", "0"]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -47,6 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             cwd=tmp_path,
             env={**os.environ, "OMP_NUM_THREADS": "1"}
             | {k: str(v) for k, v in environment.items()},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -98,7 +100,7 @@ def trained(file: Path) -> int:
 
 
 def wait_for_training(folder: Path, *jobs: subprocess.Popen[str], step: int = 3) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANG_SECONDS
     while trained(folder / CHECKPOINT) < step:
         assert all(job.poll() is None for job in jobs), [job.communicate() for job in jobs]
         assert time.monotonic() < deadline
@@ -112,7 +114,7 @@ def test_two_processes_write_the_labels_of_one(points: Path, tmp_path: Path, sta
         *(*TORCHRUN, "--nproc-per-node=2", "-m", "dcfsc"),
         *("fit", points, "-k", 3, "--out", "two", *options),
     )
-    output, errors = job.communicate(timeout=120)
+    output, errors = job.communicate(timeout=HANG_SECONDS)
     assert job.returncode == 0, errors
     assert output.count("closed-form") == 1
     assert "2 processes (gloo)" in output
@@ -139,7 +141,7 @@ def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_be
     wait_for_training(folder, job)
     (victim,) = (pid for pid, its in children(job.pid) if its.get("RANK") == "1")
     os.kill(victim, signal.SIGKILL)
-    output, errors = job.communicate(timeout=120)
+    output, errors = job.communicate(timeout=HANG_SECONDS)
     assert job.returncode == 0, errors
     assert output == ""
     assert (folder / "labels.csv").read_text() == (tmp_path / "one" / "labels.csv").read_text()
@@ -160,12 +162,22 @@ def test_a_process_that_stops_answering_ends_the_job_with_a_message(
     points: Path, tmp_path: Path, start: Start
 ) -> None:
     with_port = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
-    command = [sys.executable, "-m", "dcfsc", "fit", points, "-k", 3, "--out", "run"]
-    command += [*DEEP, "--steps", 100_000, "--dist-timeout", 4]
+    # what takes long to load is loaded before they wait for each other
+    ready = "import torch.distributed; from dcfsc import DCFSC; from dcfsc.cli import main; "
+    ready += "print('ready', flush=True); input(); main()"
+    command = [sys.executable, "-c", ready, "fit", points, "-k", 3, "--out", "run"]
+    command += [*DEEP, "--steps", 100_000, "--dist-timeout", 8]
     first, second = (start(*command, RANK=rank, **with_port) for rank in "01")
+    for job in (first, second):
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+    for job in (first, second):
+        assert job.stdin is not None
+        job.stdin.write("go\n")
+        job.stdin.flush()
     wait_for_training(tmp_path / "run", first, second)
     os.kill(second.pid, signal.SIGSTOP)
-    _, errors = first.communicate(timeout=60)
+    _, errors = first.communicate(timeout=HANG_SECONDS)
     assert first.returncode == 1
     lines = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1

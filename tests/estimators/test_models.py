@@ -1,6 +1,7 @@
 """Prediction and persistence of the two estimators that have them."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, representations
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.estimators.prediction import vote
 from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
@@ -137,3 +139,131 @@ def test_a_model_moves_between_devices(name, data, tmp_path):
     model.save(tmp_path / "model.safetensors")
     on_cpu = type(model).load(tmp_path / "model.safetensors", device="cpu")
     assert np.array_equal(on_cpu.predict(data.X[160:]), model.predict(data.X[160:]))
+
+
+# What a file must bring back, by value: labels of easy data are the same for a spoilt model too.
+
+OPTIONS = {
+    **{name: {"representation": name} for name in representations.names()},
+    "not of unit length": {"normalize": False},
+    "latents": None,
+}
+
+
+def model_of_images(name):
+    """A model of small images, in one of the representations that there are."""
+    if OPTIONS[name] is None:
+        return MODELS["dcfsc"](device="cpu")
+    return MODELS["closed-form"](device="cpu", **OPTIONS[name])
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    bunch = load_digits()
+    return bunch.images[np.isin(bunch.target, (3, 5, 8))].astype(np.float32)[:210]
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def saved(request, pictures, tmp_path_factory):
+    """A model, the same one loaded, and the files that both wrote."""
+    files = [tmp_path_factory.mktemp("saved") / f"{name}.safetensors" for name in ("one", "two")]
+    model = model_of_images(request.param).fit(pictures[:120])
+    model.save(files[0])
+    again = load_model(files[0])
+    again.save(files[1])
+    return model, again, files
+
+
+def content(path):
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()["dcfsc"]), tensors
+
+
+def test_a_loaded_model_writes_the_same_file_again(saved):
+    _, _, files = saved
+    (header, one), (again, two) = map(content, files)
+    assert header == again
+    assert list(one) == list(two)
+    for name, value in one.items():
+        assert value.dtype == two[name].dtype, name
+        assert value.shape == two[name].shape, name
+        assert value.numpy().tobytes() == two[name].numpy().tobytes(), name
+
+
+def test_a_loaded_model_has_every_fitted_value(saved):
+    model, again, _ = saved
+    plain = (bool, int, float, str, tuple, dict)
+    for name, value in vars(model).items():
+        if isinstance(value, plain) and not name.endswith("__"):
+            assert getattr(again, name) == value, name
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    if model.lam_ is None:
+        assert (again.lam_, again.leverage_, again.effective_dof_) == (None, None, None)
+        return
+    np.testing.assert_allclose(again.leverage_, model.leverage_, rtol=1e-5)
+    assert again.effective_dof_ == pytest.approx(model.effective_dof_, rel=1e-6)
+
+
+def border(model, X):
+    """Points between samples of two clusters, on either side of where the prediction changes."""
+    labels = model.predict(X)
+    rng = np.random.default_rng(0)
+    pairs = rng.choice(len(X), (400, 2))
+    start, end = pairs[labels[pairs[:, 0]] != labels[pairs[:, 1]]][:80].T
+    low, high = np.zeros((len(start), 1, 1)), np.ones((len(start), 1, 1))
+    for _ in range(9):
+        middle = (low + high) / 2
+        points = (1 - middle) * X[start] + middle * X[end]
+        same = (model.predict(points.astype(np.float32)) == labels[start])[:, None, None]
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    sides = [(1 - t) * X[start] + t * X[end] for t in (low, high)]
+    return np.concatenate(sides).astype(np.float32)
+
+
+def test_points_on_the_border_of_two_clusters_are_predicted_the_same(saved, pictures):
+    model, again, _ = saved
+    points = border(model, pictures[120:])
+    predicted = model.predict(points)
+    half = len(points) // 2
+    assert half >= 40
+    assert (predicted[:half] != predicted[half:]).mean() > 0.9  # the points do lie on a border
+    np.testing.assert_array_equal(again.predict(points), predicted)
+
+
+def votes_of(model, X, monkeypatch):
+    """What a prediction lets vote: features, codes, leverages, labels, and how many of each."""
+    seen = []
+
+    def watched(*arguments):
+        seen.append(arguments)
+        return vote(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[type(model).__module__], "vote", watched)
+        labels = model.predict(X)
+    ((operator, owners, n_clusters, z, k),) = seen
+    values, indices = operator.topk_code(z, k)
+    np.testing.assert_array_equal(labels, vote(operator, owners, n_clusters, z, k))
+    return z, values, indices, operator.leverage, owners, n_clusters, k
+
+
+def test_the_votes_of_a_loaded_model_are_the_same(saved, pictures, monkeypatch):
+    model, again, _ = saved
+    points = border(model, pictures[120:])
+    before, after = (votes_of(m, points, monkeypatch) for m in (model, again))
+    for one, two in zip(before[:4], after[:4], strict=True):
+        np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(before[4], after[4])
+    assert before[5:] == after[5:] == (3, model.n_neighbors)
+
+
+def test_a_training_sample_is_seen_as_it_was_in_the_fit(saved, pictures, monkeypatch):
+    model, again, files = saved
+    _, tensors = content(files[0])
+    expected = tensors.get("features", tensors.get("latents")).double()
+    expected = expected / torch.linalg.vector_norm(expected, dim=1, keepdim=True)
+    for one in (model, again):
+        z = votes_of(one, pictures[:120], monkeypatch)[0].double()
+        z = z / torch.linalg.vector_norm(z, dim=1, keepdim=True)
+        torch.testing.assert_close(z, expected, rtol=1e-4, atol=1e-5)

@@ -55,7 +55,7 @@ def test_what_a_killed_run_left_is_no_obstacle(tmp_path):
 @posix
 def test_a_killed_holder_gives_the_lock_back(tmp_path):
     held = "import sys, time, pathlib; from dcfsc.runs.folder import alone_in\n"
-    held += "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    held += "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", held, tmp_path], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"held\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import inputs
@@ -142,3 +144,32 @@ def test_nothing_in_the_library_unpickles():
                     assert given.get("allow_pickle") is False, f"{path}:{node.lineno}"
                     calls += 1
     assert calls >= 3
+
+
+@linux
+def test_what_spends_the_processor_is_a_hang_and_what_waits_for_it_is_none(monkeypatch, tmp_path):
+    import watched
+
+    def busy(path):
+        while True:
+            pass
+
+    def slow(path):
+        time.sleep(0.6)
+
+    def stuck(path):
+        time.sleep(3600)
+
+    kinds = {"busy": inputs.Kind(busy), "slow": inputs.Kind(slow), "stuck": inputs.Kind(stuck)}
+    monkeypatch.setattr(inputs, "KINDS", kinds)
+    before = {number: signal.getsignal(number) for _, number, _ in watched.LIMITS}
+    try:
+        (cpu, alarm, _), (wall, other, _) = watched.LIMITS
+        monkeypatch.setattr(watched, "LIMITS", ((cpu, alarm, 0.3), (wall, other, 300.0)))
+        assert watched._read("busy", tmp_path)[0] == "hang"
+        assert watched._read("slow", tmp_path) == ("handled", "")
+        monkeypatch.setattr(watched, "LIMITS", ((cpu, alarm, 60.0), (wall, other, 0.3)))
+        assert watched._read("stuck", tmp_path)[0] == "hang"
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

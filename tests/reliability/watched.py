@@ -34,14 +34,19 @@ import numpy as np
 
 from dcfsc.errors import InputError
 
-SECONDS = 5.0  # an input that takes longer is a hang
+CPU_SECONDS = 10.0  # an input that takes more time of the processor is a hang, ...
+WALL_SECONDS = 300.0  # ... as is one that waits so long; what a busy machine adds is not counted
 MEMORY_BYTES = 1 << 30  # one that takes more is told, and at twice that refused by the system
+LIMITS = (
+    (signal.ITIMER_PROF, signal.SIGPROF, CPU_SECONDS),
+    (signal.ITIMER_REAL, signal.SIGALRM, WALL_SECONDS),
+)
 FORBIDDEN = ("pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Hang(BaseException):
-    """Raised by the alarm; no reader's ``except Exception`` holds it."""
+    """Raised by an alarm; no reader's ``except Exception`` holds it."""
 
 
 class Forbidden(BaseException):
@@ -98,7 +103,7 @@ def _one_child(indices: range, seed: int, kinds: list[str], root: Path) -> Any:
     current: dict[str, Any] = {}
     rest, ready = b"", True
     while ready:
-        ready = bool(select.select([receiving], [], [], 4 * SECONDS)[0])
+        ready = bool(select.select([receiving], [], [], 2 * WALL_SECONDS)[0])
         block = os.read(receiving, 1 << 16) if ready else b""
         if not block:
             break
@@ -114,7 +119,7 @@ def _one_child(indices: range, seed: int, kinds: list[str], root: Path) -> Any:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if not current:
         return indices.stop
-    how = "hang" if not ready else "crash"
+    how = "hang" if not ready or status == -signal.SIGXCPU else "crash"
     yield {**current, "outcome": how, "message": f"the process ended with {status}"}
     return current["index"] + 1
 
@@ -128,7 +133,8 @@ def _one(index: int, kind: str, seed: int, root: Path) -> dict[str, Any]:
     what, path = inputs.place(kind, np.random.default_rng([seed, index]), root / "seeds", scratch)
     before = _memory("VmRSS")
     _limit_memory()
-    begin = time.perf_counter()
+    _limit_processor()
+    begin = time.process_time()
     outcome, message = _read(kind, path)
     result = {
         "index": index,
@@ -136,7 +142,7 @@ def _one(index: int, kind: str, seed: int, root: Path) -> dict[str, Any]:
         "what": what,
         "outcome": outcome,
         "message": message,
-        "seconds": time.perf_counter() - begin,
+        "seconds": time.process_time() - begin,  # of the processor
         "bytes": max(0, _memory("VmHWM") - before),
     }
     if outcome in ("refused", "handled") and result["bytes"] > MEMORY_BYTES:
@@ -148,8 +154,10 @@ def _read(kind: str, path: Path) -> tuple[str, str]:
     def alarm(*_: Any) -> None:
         raise Hang
 
-    signal.signal(signal.SIGALRM, alarm)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    for timer, number, seconds in LIMITS:
+        signal.signal(number, alarm)
+        signal.setitimer(timer, seconds)
+    begin = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -160,13 +168,15 @@ def _read(kind: str, path: Path) -> tuple[str, str]:
         lines = str(error).splitlines()
         return ("refused", lines[0][:300]) if len(lines) == 1 else ("crash", f"{len(lines)} lines")
     except Hang as error:
-        return "hang", f"no answer within {SECONDS:g} s {_where(error)}"
+        spent = time.process_time() - begin
+        return "hang", f"no answer after {spent:.1f} s of the processor {_where(error)}"
     except Forbidden as error:
         return "crash", f"forbidden: {error}"
     except BaseException as error:
         return "crash", f"{type(error).__name__}: {str(error)[:200]} {_where(error)}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer, *_ in LIMITS:
+            signal.setitimer(timer, 0)
         _reading.clear()
 
 
@@ -191,6 +201,12 @@ def _memory(field: str) -> int:
 def _limit_memory() -> None:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + 2 * MEMORY_BYTES, hard))
+
+
+def _limit_processor() -> None:
+    """Where no alarm is heard, in a library's own loop, the system ends the process."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + 2 * CPU_SECONDS) + 1, hard))
 
 
 _watching: list[Path] = []

@@ -22,7 +22,7 @@ from dcfsc.report import Details, read_details
 from dcfsc.runs.folder import Run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-START_SECONDS = 60
+WAIT_SECONDS = 300  # for a browser that does not answer; a slow one does
 
 
 def options(n_clusters: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def stripes(n: int = 120) -> Dataset:
 def image_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("images") / "run"
     # Without a metric, so that there is a ridge to draw the path of.
-    settled = {**options(3), "metric": "none"}
+    settled = {**options(3), "representation": "given"}
     return fit_run(stripes(), "closed-form", settled, folder, report=True)
 
 
@@ -79,7 +79,7 @@ class Browser:
         import websocket
 
         self._socket = websocket.create_connection(
-            self._page(profile), timeout=START_SECONDS, suppress_origin=True
+            self._page(profile), timeout=WAIT_SECONDS, suppress_origin=True
         )
         self._ids = itertools.count(1)
         self.problems: list[str] = []
@@ -89,7 +89,7 @@ class Browser:
 
     def _page(self, profile: Path) -> str:
         port_file = profile / "DevToolsActivePort"
-        for _ in range(10 * START_SECONDS):
+        for _ in range(10 * WAIT_SECONDS):
             if port_file.exists() and port_file.read_text().strip():
                 port = port_file.read_text().split()[0]
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
@@ -157,7 +157,7 @@ class Browser:
     def close(self) -> None:
         self._socket.close()
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=WAIT_SECONDS)
         self._log.close()
 
 

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcfsc import metrics, run_details, spectral
+from dcfsc import metrics, spectral
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnostics
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.thumbnails import BUDGET
+from dcfsc.runs import details as run_details
 
 
 @pytest.fixture(scope="module")

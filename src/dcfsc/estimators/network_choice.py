@@ -13,6 +13,8 @@ from torch import Tensor
 from dcfsc import datasets, distributed, networks
 from dcfsc.errors import InputError
 
+from .validation import writeable
+
 LARGE_BYTES = 1 << 31  # of float32 input; more stays on the host
 BLOCK_ROWS_BYTES = 1 << 26
 
@@ -118,7 +120,7 @@ def network_input(X: np.ndarray, device: torch.device, scale: float) -> Tensor:
         # Scaled before the conversion: a float64 value may not fit float32 as it is.
         X = X * scale
         scale = 1.0
-    inputs = torch.from_numpy(np.ascontiguousarray(X)).to(device).to(torch.float32)
+    inputs = torch.from_numpy(writeable(X)).to(device).to(torch.float32)
     if scale != 1.0:
         inputs = inputs * scale
     return inputs.reshape(len(X), *tensor_shape(X.shape[1:]))

@@ -35,5 +35,5 @@ def votes(operator: Operator, labels: np.ndarray, n_clusters: int, z: Tensor, k:
     largest = weights.amax(dim=1, keepdim=True)
     weights = (weights / largest.masked_fill(largest == 0, 1.0)) ** VOTE_POWER
     total = torch.zeros(z.shape[0], n_clusters, dtype=torch.float64, device=z.device)
-    owner = torch.as_tensor(labels, device=z.device)[indices]
+    owner = torch.tensor(labels, device=z.device)[indices]
     return total.scatter_add_(1, owner, weights)

@@ -191,7 +191,10 @@ def images(X: Any) -> Any:
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     elif not all(hasattr(X, name) for name in ("shape", "dtype", "ndim")):
-        X = np.asarray(X)
+        try:
+            X = np.asarray(X)
+        except ValueError as error:  # rows of different lengths
+            raise InputError(str(error).splitlines()[0]) from None
     if X.ndim not in (3, 4) or 0 in X.shape:
         raise InputError(
             f"scattering features are made from images (n, h, w) or (n, c, h, w); X has shape "

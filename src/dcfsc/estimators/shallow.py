@@ -53,6 +53,14 @@ class ShallowClusterer(SubspaceClusterer):
         """Peak bytes of ``_solve``."""
         raise NotImplementedError
 
+    def _stopped(self) -> str:
+        """One sentence: where the solver stopped, and which of the estimator's parameters help."""
+        count = "1 iteration" if self.n_iter_ == 1 else f"{self.n_iter_} iterations"
+        told = f"{type(self).__name__} stopped after {count} at a residual of {self.residual_:.3g}"
+        known = self.get_params(deep=False)
+        helps = "; raise max_iter" if "max_iter" in known else ""
+        return told + helps + (f", or tol={known['tol']:g}." if "tol" in known else ".")
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=2)
@@ -70,12 +78,7 @@ class ShallowClusterer(SubspaceClusterer):
         self.n_iter_ = int(getattr(result, "n_iter", 1))
         self.residual_ = float(getattr(result, "residual", 0.0))
         if not getattr(result, "converged", True):
-            warnings.warn(
-                f"{name} stopped after {self.n_iter_} iterations at a residual of "
-                f"{self.residual_:.3g}. {result.advice}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=2)
         C = result.coefficients
         explicit = SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
         self._cluster(explicit, n_clusters, random_state)

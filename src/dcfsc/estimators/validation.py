@@ -106,17 +106,22 @@ def check_at_least(name: str, value: Any, least: float) -> None:
 
 def as_float(X: Any, device: torch.device) -> Tensor:
     """Features as a floating tensor on the device; integers become float32."""
-    if isinstance(X, Streamed):
+    if isinstance(X, Streamed) or not X.flags.writeable:  # a tensor is always writeable
         kind = torch.float64 if X.dtype == np.float64 else torch.float32
         features = torch.empty(X.shape, dtype=kind, device=device)
         rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
         for start in range(0, len(X), rows):
-            block = np.ascontiguousarray(X[start : start + rows])
+            block = writeable(X[start : start + rows])
             features[start : start + rows] = torch.from_numpy(block).to(device)
         return features
     if X.dtype == np.uint8:
         return torch.from_numpy(X).to(device).to(torch.float32)
     return torch.from_numpy(np.ascontiguousarray(X)).to(device)
+
+
+def writeable(X: Any) -> np.ndarray:
+    """X itself where a tensor may share its memory, else a copy: if it is read-only or strided."""
+    return np.require(X, requirements=("C", "W"))
 
 
 def local_generator(random_state: np.random.RandomState, device: str = "cpu") -> torch.Generator:

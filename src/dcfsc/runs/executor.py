@@ -117,7 +117,7 @@ class OneProcess:
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the estimator on the samples or on their features; the seconds that each took."""
-        X, timings = readable(job.request.data.X), {}
+        X, timings = job.request.data.X, {}
         begin = time.perf_counter()
         if job.transformer is not None:
             X = job.transformer.fit_transform(X)
@@ -164,7 +164,7 @@ class ManyProcesses(OneProcess):
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the share together with the other processes; the first one has all samples then."""
         begin, X = time.perf_counter(), job.request.data.X
-        rows = Share(X, self.share) if isinstance(X, Streamed) else readable(X[self.share])
+        rows = Share(X, self.share) if isinstance(X, Streamed) else X[self.share]
         device = resolve_device(job.estimator.device)
         with distributed.process_group(device, self.timeout), distributed.sharded():
             job.estimator.fit(rows)
@@ -212,11 +212,6 @@ class Share(Streamed):
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         return self._source[self._first + indices]
-
-
-def readable(X: Any) -> Any:
-    """Samples on disk as they are, to be read in blocks; others as an array of their own."""
-    return X if isinstance(X, Streamed) else np.require(X, requirements=["W", "E"])
 
 
 def check_options(step: Any) -> None:

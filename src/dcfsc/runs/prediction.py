@@ -13,7 +13,6 @@ from dcfsc.estimators.registry import load_model
 from dcfsc.files import atomic_path
 from dcfsc.machine import resolve_device
 
-from .executor import readable
 from .folder import FEATURES, MODEL, PREDICTIONS, read_run, reserved, write_errors
 from .writing import write_labels
 
@@ -42,7 +41,7 @@ def predict_run(
     if saved.record.get("features"):
         transformer = load_model(saved.folder / FEATURES, device=device)
     with reserved(target.parent, exist_ok=True):
-        X = readable(data.X)
+        X = data.X
         if transformer is not None:
             X = transformer.transform(X)
         labels = np.asarray(model.predict(X))

@@ -37,8 +37,7 @@ class TensorBoard:
 
     Examples
     --------
-    >>> from dcfsc import DCFSC
-    >>> from dcfsc.training.callbacks import TensorBoard
+    >>> from dcfsc import DCFSC, TensorBoard
     >>> model = DCFSC(n_clusters=3, callbacks=[TensorBoard("runs/board")])
     """
 

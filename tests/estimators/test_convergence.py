@@ -1,0 +1,47 @@
+"""What is said when a solver stops before it has converged: one sentence, each number once."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from dcfsc import EDSC, LRR, SSC, KernelSSC
+from dcfsc.datasets import synthetic
+from dcfsc.errors import InputError
+
+ITERATIVE = {
+    "SSC": (SSC, "raise max_iter, or tol=0.0002."),
+    "KernelSSC": (KernelSSC, "raise max_iter, or tol=0.0002."),
+    "LRR": (LRR, "raise max_iter."),
+    "EDSC": (EDSC, "raise max_iter."),
+}
+
+
+@pytest.mark.parametrize("max_iter", [1, 3])
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_the_message_says_once_where_the_solver_stopped_and_what_to_do(name, max_iter):
+    data = synthetic(40, 2, 2, 12, noise=0.1, random_state=0)
+    make, advice = ITERATIVE[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = make(2, max_iter=max_iter, random_state=0, device="cpu")
+        with contextlib.suppress(InputError):  # after one step of LRR there are no coefficients yet
+            model.fit(data.X)
+    (message,) = [str(w.message) for w in caught if w.category is ConvergenceWarning]
+    count = "1 iteration" if max_iter == 1 else f"{max_iter} iterations"
+    stopped = f"{name} stopped after {count} at a residual of {model.residual_:.3g}; "
+    assert message == stopped + advice
+    assert "\n" not in message
+    assert len(re.findall("residual", message)) == len(re.findall("iteration", message)) == 1
+    assert model.n_iter_ == max_iter
+
+
+def test_a_solver_that_has_converged_says_nothing():
+    data = synthetic(40, 2, 2, 12, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        EDSC(2, random_state=0, device="cpu").fit(data.X)
