@@ -86,6 +86,9 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         Stop early once the loss has not fallen by the share ``tol`` for ``patience`` steps.
     precision : "float32" or "bfloat16"
         Of the network's convolutions on a GPU; the layer's solve is accurate either way.
+    compile : bool
+        Have PyTorch's compiler build the network's kernels before the first step, which takes some
+        twenty seconds and pays for long trainings on a GPU.
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
@@ -125,6 +128,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         tol: float | None = None,
         patience: int = 20,
         precision: str = "float32",
+        compile: bool = False,
         affinity: Any = "topk",
         assign: str = "kmeans",
         n_neighbors: int = 10,
@@ -149,6 +153,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self.tol = tol
         self.patience = patience
         self.precision = precision
+        self.compile = compile
         self.affinity = affinity
         self.assign = assign
         self.n_neighbors = n_neighbors
@@ -187,6 +192,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
                     patience=self.patience,
                     precision=self.precision,
                     batch_size=self.batch_size,
+                    compiled=bool(self.compile),
                     checkpoint=checkpoint,
                 )
         calibrate_batch_norm(self.network_, inputs, self.batch_size)

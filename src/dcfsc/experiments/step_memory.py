@@ -2,8 +2,8 @@
 
 Ways to train: DSC (the coefficients are N^2 parameters); DCFSC with the paper's listing (an
 explicit N x N inverse at each step, PyTorch's own convolutions); and DCFSC with the feature form
-(nothing is N x N): as it is, with the network in bfloat16, and with the activations of
-``LOW_MEMORY_CHUNK`` samples at a time.
+(nothing is N x N): as it is, with the network compiled and in bfloat16, and with the activations
+of ``LOW_MEMORY_CHUNK`` samples at a time.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def steps_of(method: str, problem: Problem) -> tuple[dict[str, Any], Steps]:
             learning_rate=1e-3,
             history=history,
             precision="bfloat16" if fast else "float32",
+            compiled=fast,
             batch_size=LOW_MEMORY_CHUNK if method == "dcfsc-low-memory" else None,
         )
 

@@ -26,8 +26,12 @@ _TILE_BYTES = {"cpu": 8 << 20, "cuda": 128 << 20}
 _GATHER_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
 # A CPU ranks so many products of a row sooner than it looks for the groups that can matter.
 _MOST_DIRECT = 40_000
-# Fewer columns than this are scanned plainly, without setting up a filter.
-_SMALLEST_FILTERED = 16_384
+# Fewer columns are scanned plainly: on an H200 the two take the same time at about 100,000 rows of
+# 16 or of 64 features (results/benchmarks/scan_gpu.json).
+_SMALLEST_FILTERED = 100_000
+# Of the rows that the first round leaves unproven, a larger share says that the bounds are too
+# coarse for these data (near copies everywhere): more groups would cost more than the plain scan.
+_HOPELESS = 0.25
 
 # Multiply-adds that take minutes: worth a word on what else there is.
 _LONG_SCAN = {"cpu": 1e13, "cuda": 1e16}
@@ -226,6 +230,8 @@ def _filtered(
         pending = pending[~torch.cat(proven)]
         if len(pending) == 0:
             return values, indices
+        if len(pending) > _HOPELESS * n:
+            break
     logger.info("neighbour scan: %d of %d rows need the plain scan", len(pending), n)
     mine = None if own is None else own[pending]
     values[pending], indices[pending] = _plain(Q[pending], Y, k, mine, None)

@@ -71,7 +71,7 @@ class ConvAutoencoder(Autoencoder):
 
     ``convolution`` is "patches" (matrix products over patches, samples last), "native" (PyTorch's
     own operators) or "auto": patches on a CPU; PyTorch's operators for a handful of samples, and
-    on a GPU with patches for one-channel layers and fused norms. All give the same result up to
+    on a GPU with patches for one-channel layers. All give the same result up to
     rounding.
     """
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc.errors import InputError
-from dcfsc.networks import convolution, fused, patches, single_channel
+from dcfsc.networks import convolution, patches, single_channel
 from dcfsc.networks.convolution import SameGeometry
 from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec
@@ -59,8 +59,6 @@ class ConvLayer(nn.Module):
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             # One channel tells no order; half-precision kernels want the channels last.
             x = x.contiguous(memory_format=torch.channels_last)
-        if self.norm is not None and self.relu and not plain and fused.applies(x, self.norm):
-            return fused.batch_norm_relu(x, self.norm)
         if self.norm is not None:
             x = self.norm(x)
         return F.relu(x) if self.relu else x

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from dcfsc.networks import fused
 from dcfsc.networks.convolution import SameGeometry
 
 
@@ -74,10 +73,6 @@ class _OverlapAdd(Function):
         ctx.geometry = geometry
         size = (geometry.height, geometry.width)
         top, left = geometry.rows[0], geometry.columns[0]
-        if spread.is_cuda and spread.dtype != torch.float64 and fused.kernels() is not None:
-            return fused.kernels().overlap_add(
-                spread.contiguous(), n, *size, geometry.kernel, top, left
-            )
         spread = spread[:, : geometry.kernel**2]
         columns = spread.reshape(n, size[0] * size[1], -1).transpose(1, 2)
         return F.fold(columns, size, geometry.kernel, padding=(top, left))

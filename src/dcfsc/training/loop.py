@@ -20,7 +20,7 @@ from .history import History, Plateau
 from .lam import LamRule
 from .loss import LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
-from .precision import check_precision, network_context, prepare
+from .precision import Compiled, check_compilable, check_precision, network_context, prepare
 
 
 def forward(
@@ -139,14 +139,18 @@ def train(
     patience: int = 20,
     precision: str = "float32",
     batch_size: int | None = None,
+    compiled: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> None:
     """Algorithm 2: ``steps`` full-batch Adam steps on equation 1 plus ``terms``.
 
     With ``batch_size`` the same steps are taken with the activations of that many samples at a
-    time (:mod:`.chunked`); ``terms`` must then be sums over samples.
+    time (:mod:`.chunked`); ``terms`` must then be sums over samples. ``compiled`` has PyTorch's
+    compiler build the network's kernels first.
     """
     check_precision(precision, X.device)
+    if compiled:
+        check_compilable(X.device, batch_size)
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     network.train()
     stalled = Plateau(tol, patience)
@@ -155,7 +159,7 @@ def train(
         done = checkpoint.resume("train", network, optimizer, history, plateau=stalled)
     gradient: _WholeBatch | ChunkedStep
     if batch_size is None and not distributed.active():
-        gradient = _WholeBatch(network, X, terms, precision)
+        gradient = _WholeBatch(network, X, terms, precision, compiled)
     else:
         gradient = ChunkedStep(network, X, batch_size, terms, precision)
     with _guarded(checkpoint):
@@ -186,10 +190,17 @@ class _WholeBatch:
     """The step with the activations of all samples at once."""
 
     def __init__(
-        self, network: Any, X: Inputs, terms: Sequence[LossTerm], precision: str = "float32"
+        self,
+        network: Any,
+        X: Inputs,
+        terms: Sequence[LossTerm],
+        precision: str = "float32",
+        compiled: bool = False,
     ):
         self.network, self.terms, self.precision = network, terms, precision
         self.X = prepare(network, X[:], precision)
+        if compiled:
+            self.network = Compiled(network)
 
     def __call__(self, lam: LamRule) -> tuple[dict[str, float], ClosedForm]:
         state, operator = forward(self.network, self.X, lam, self.precision)

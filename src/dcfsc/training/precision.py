@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from dcfsc import distributed
 from dcfsc.errors import InputError, unknown_name
 
 Precision = Literal["float32", "bfloat16"]
@@ -22,6 +23,21 @@ def check_precision(precision: str, device: torch.device) -> None:
             f"precision 'bfloat16' is for CUDA devices; on {device.type} it would be slower. "
             "Use 'float32'."
         )
+
+
+def check_compilable(device: torch.device, batch_size: int | None) -> None:
+    if device.type != "cuda":
+        raise InputError(f"compile=True is for CUDA devices; this is {device.type}.")
+    if batch_size is not None or distributed.active():
+        raise InputError("compile=True needs all samples at once; leave batch_size at None.")
+
+
+class Compiled:
+    """A network's encoder and decoder with kernels of PyTorch's compiler; the network stays."""
+
+    def __init__(self, network: Any):
+        self.encoder = torch.compile(network.encoder)
+        self.decoder = torch.compile(network.decoder)
 
 
 def network_context(precision: str, device: torch.device) -> AbstractContextManager[Any]:
