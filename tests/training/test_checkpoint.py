@@ -10,7 +10,7 @@ import torch
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
-from dcfsc.training import Checkpoint
+from dcfsc.training import Checkpoint, History, Plateau
 
 
 class Stop(Exception):
@@ -107,3 +107,33 @@ def identity_of(X, file):
     from dcfsc.estimators.deep import identity
 
     return identity(estimator(file), X)
+
+
+@pytest.mark.parametrize("where", [2, 4, 5])
+def test_patience_counts_on_from_where_it_was(tmp_path, where):
+    """No step halves the loss, so the first one is the best and patience runs out after five."""
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+    slow = {"tol": 0.5, "patience": 5, "steps": 30}
+    whole = estimator(**slow).fit(X)
+    assert len(whole.history_.column("loss", "train")) == 6
+    with pytest.raises(Stop):
+        estimator(file, [stop_at("train", where)], **slow).fit(X)
+    resumed = estimator(file, **slow).fit(X)
+    assert resumed.history_.column("loss") == whole.history_.column("loss")
+    np.testing.assert_array_equal(resumed.latents_, whole.latents_)
+
+
+def test_the_plateau_is_part_of_the_file(tmp_path):
+    file, network = tmp_path / "checkpoint.safetensors", torch.nn.Linear(2, 2)
+    optimizer, history = torch.optim.Adam(network.parameters()), History()
+    plateau = Plateau(0.1, 4)
+    for loss in (10.0, 5.0, 4.9, 4.8):
+        plateau(loss)
+    assert plateau.state == (5.0, 2)
+    Checkpoint(file, "a run", every=0).after_step(
+        "train", 4, network, optimizer, history, plateau=plateau
+    )
+    read, other = Checkpoint(file, "a run"), Plateau(0.1, 4)
+    assert read.resume("train", network, optimizer, history, plateau=other) == 4
+    assert other.state == (5.0, 2)
+    assert [other(4.7), other(4.6)] == [False, True]
