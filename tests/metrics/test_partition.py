@@ -170,3 +170,12 @@ def test_ari_is_the_count_of_pairs_adjusted_for_chance():
     adjusted = ((a & b).sum() - expected) / ((a.sum() + b.sum()) / 2 - expected)
     assert ari(y_true, y_pred) == pytest.approx(adjusted, rel=1e-12)
     assert score(y_true, y_pred)["ari"] == ari(y_true, y_pred)
+
+
+def test_names_of_unmatched_clusters_avoid_those_of_classes():
+    assert best_map(["unmatched 1"] * 3, [0, 0, 1]).tolist() == [
+        "unmatched 1",
+        "unmatched 1",
+        "unmatched 2",
+    ]
+    assert best_map([4, 4, 4, 4, 4, 4], [0, 0, 0, 1, 1, 2]).tolist() == [4, 4, 4, 5, 5, 6]
