@@ -54,12 +54,25 @@ PACKAGE = ROOT / "src" / "dcfsc"
 TESTS = {"self_expression": ["tests/self_expression", "tests/contracts/test_closed_form.py"]}
 # Files, and functions or classes of files, that are left out.
 SKIPPED = {
-    "self_expression/sharded.py": "several processes, which tests/distributed starts anew",
-    "spectral/sharded.py": "several processes, which tests/distributed starts anew",
     "self_expression/largest_cuda.py": "a CUDA kernel",
     "self_expression/products.py": "half-precision products of a GPU",
     "self_expression/triangular.py:triangular_inverse": "chooses what only a GPU is given",
 }
+SKIPPED |= dict.fromkeys(
+    ("self_expression/sharded.py", "spectral/sharded.py"),
+    "several processes, which tests/distributed starts anew",
+)
+SKIPPED |= dict.fromkeys(
+    (
+        "self_expression/dense.py:dense_self_expression_memory",
+        "self_expression/kernel.py:kernel_sparse_self_expression_memory",
+        "self_expression/low_rank.py:low_rank_representation_memory",
+        "self_expression/low_rank.py:low_rank_subspace_memory",
+        "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory",
+        "self_expression/sparse.py:sparse_self_expression_memory",
+    ),
+    "an estimate of memory, compared with measured peaks within a factor",
+)
 SLOWER, FLOOR = 10, 5.0  # a test may take SLOWER times its CPU seconds and FLOOR more
 MEMORY = 8 << 30  # bytes that a mutant may take
 
