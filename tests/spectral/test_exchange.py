@@ -158,3 +158,17 @@ def test_halves_are_found_once_for_the_same_members() -> None:
     assert halves.of(members)[0] == gain
     np.testing.assert_array_equal(halves.of(members)[1], centres)
     assert halves.of(np.array([1, 4, 5, 9, 21]))[0] == halve(V[[1, 4, 5, 9, 21]])[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_halves_are_a_fixed_point_of_two_means(seed: int) -> None:
+    """Skewed points, where the middle of the principal axis is not where the halves meet."""
+    points = np.random.RandomState(seed).lognormal(sigma=1.2, size=(60, 3))
+    gain, centres = halve(points)
+    first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
+    assert 0 < first.sum() < 60
+    np.testing.assert_allclose(
+        centres, [points[first].mean(axis=0), points[~first].mean(axis=0)], rtol=1e-9
+    )
+    saved = squares(points) - squares(points[first]) - squares(points[~first])
+    assert gain == pytest.approx(saved, rel=1e-9)

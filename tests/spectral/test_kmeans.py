@@ -125,3 +125,15 @@ def test_exchanges_improve_every_start():
     plain = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(0), 3)
     better = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(0), 3, exchange=True)
     assert inertia(V, better) < inertia(V, plain) * (1 - 1e-4)
+
+
+def test_centres_are_added_up_in_double_precision():
+    V, _ = blobs()
+    V = V.float()
+    labels, centres = lloyd(V, V[:7].clone())
+    assert centres.dtype == torch.float64
+    labels_again, sums, counts = kmeans._assign_and_sum(V, centres)
+    assert torch.equal(labels, labels_again)
+    for c in range(7):
+        torch.testing.assert_close(sums[c], V[labels == c].double().sum(0), rtol=1e-6, atol=1e-4)
+        assert float(counts[c]) == int((labels == c).sum())
