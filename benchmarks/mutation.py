@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,6 +110,11 @@ class Session:
         self.order, self.tracer = order, tracer
         self.known: dict[str, Known] = {}
         self.passed: set[str] = set()
+        self.broken: list[str] = []  # files that need what is not installed
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken.append(report.nodeid)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.order is not None:
@@ -171,7 +176,7 @@ def forked(run: Callable[[Path], int]) -> tuple[int, Path]:
 def run_pytest(paths: list[str], folder: Path, session: Session) -> int:
     options = ["-q", "-x", "-p", "no:cacheprovider", "--tb=no", f"--basetemp={folder / 'tmp'}"]
     if session.order is None:
-        options.remove("-x")
+        options[1] = "--continue-on-collection-errors"
     return int(pytest.main([*options, *paths], plugins=[session]))
 
 
@@ -182,16 +187,22 @@ def learn(paths: list[str], order: dict[str, float] | None) -> dict[str, Known]:
         session = Session(order, Tracer(PACKAGE) if order is None else None)
         code = run_pytest(paths, folder, session)
         kept = {k: v for k, v in session.known.items() if k in session.passed}
-        (folder / "known").write_bytes(pickle.dumps(kept))
+        (folder / "known").write_bytes(pickle.dumps((kept, session.broken)))
         return code
 
     pid, folder = forked(run)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, 1) or (code == 1 and order is not None):
         raise SystemExit(f"the unchanged code does not pass its own tests (exit {code}): {paths}")
-    known = pickle.loads((folder / "known").read_bytes())
+    known, broken = pickle.loads((folder / "known").read_bytes())
     shutil.rmtree(folder)
+    if broken:
+        print("left out, as they cannot be imported here:", *broken, flush=True)
     return known
+
+
+def files_of(tests: Iterable[str]) -> list[str]:
+    return sorted({name.partition("::")[0] for name in tests})
 
 
 def tests_for(mutant: Mutant, known: dict[str, Known]) -> dict[str, float]:
@@ -218,8 +229,7 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
             lambda self, name: code if name == module else original(self, name)
         )
         limit(60.0)
-        paths = sorted({name.partition("::")[0] for name in order})
-        return run_pytest(paths, folder, Session(order))
+        return run_pytest(files_of(order), folder, Session(order))
 
     return forked(run)
 
@@ -256,7 +266,7 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
         chosen = random.Random(options.seed).sample(range(len(mutants)), options.sample)
         mutants = [mutants[i] for i in sorted(chosen)]
     traced = learn(paths, None)
-    timed = learn(paths, {name: test.seconds for name, test in traced.items()})
+    timed = learn(files_of(traced), {name: test.seconds for name, test in traced.items()})
     known = {name: Known(timed[name].seconds, traced[name].lines) for name in timed}
     print(f"{folder}: {len(mutants)} of {len(everything)} mutants, {len(known)} tests", flush=True)
     counts: dict[str, Counter[str]] = {}
