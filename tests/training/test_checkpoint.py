@@ -1,16 +1,20 @@
 """Stopped and gone on with: the same result, bit for bit, and never the wrong run's."""
 
+import json
 import os
 import signal
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
 from dcfsc.training import Checkpoint, History, Plateau
+from dcfsc.training.checkpoint import fingerprint
 
 
 class Stop(Exception):
@@ -236,3 +240,17 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         press_twice()
     assert reached == [1]
+
+
+@pytest.mark.parametrize("name", ["identity", "notes", "step", "history", "plateau", "phase"])
+def test_a_file_that_lacks_something_is_damaged(tmp_path, name):
+    file = tmp_path / "checkpoint.safetensors"
+    saved(file)
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        values = json.loads(opened.metadata()["dcfsc"])
+    del values["sha256"], values[name]
+    values["sha256"] = fingerprint(values, tensors)
+    save_file(tensors, file, metadata={"dcfsc": json.dumps(values)})
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(file, "a run")

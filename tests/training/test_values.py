@@ -297,3 +297,18 @@ def test_parameters_without_a_gradient_get_a_zero_one():
     sum_gradients(network)
     assert torch.equal(network.decoder.weight.grad, torch.zeros_like(network.decoder.weight))
     assert float(network.encoder[0].weight.grad.abs().sum()) > 0
+
+
+def test_the_weights_of_equation_3_are_one_and_the_reconstruction_counts_half():
+    X, network = samples(), Tiny()
+    C = torch.randn(20, 20, dtype=X.dtype, generator=torch.Generator().manual_seed(5))
+    Z = network.encoder(X)
+    parts = DSCLoss()(X, Z, network, C)
+    expected = {
+        "reconstruction": 0.5 * (network.decoder(C @ Z) - X).square().sum(),
+        "coefficients": C.square().sum(),
+        "self_expression": 0.5 * (Z - C @ Z).square().sum(),
+    }
+    assert parts.keys() == expected.keys()
+    for name, part in parts.items():
+        torch.testing.assert_close(part, expected[name])
