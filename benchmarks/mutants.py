@@ -140,7 +140,7 @@ class _Edits:
 
     def add(self, parent: ast.AST, holder: Any, key: Any, value: Any, lines: range | None) -> None:
         old = holder[key] if isinstance(holder, list) else getattr(holder, key)
-        line = getattr(old, "lineno", None) or getattr(parent, "lineno", 0)
+        line = int(getattr(old, "lineno", 0) or getattr(parent, "lineno", 0))
         wide = (
             isinstance(parent, ast.expr | ast.keyword | ast.AugAssign)
             and value.__class__ != ast.Pass
