@@ -117,6 +117,48 @@ def test_topk_is_the_dense_topk(form, k, shape):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(40, 9), (40, 60)])
+def test_cosines_are_those_of_the_dense_hat_matrix(form, shape):
+    """|H_ij| / sqrt(h_i h_j) with rows of very unequal norms, one of them zero."""
+    rng = np.random.default_rng(13)
+    A = rng.normal(size=shape) * 10.0 ** rng.uniform(-1.5, 1.5, size=(shape[0], 1))
+    A[7] = 0.0
+    lam = 0.8
+    H = A @ np.linalg.inv(A.T @ A + lam * np.eye(shape[1])) @ A.T
+    root = np.sqrt(np.maximum(np.diag(H), 0.0))
+    length = np.outer(root, root)
+    cosine = np.divide(H, length, out=np.zeros_like(H), where=length > 1e-12)
+    np.fill_diagonal(cosine, 0.0)
+    assert np.diag(H)[np.diag(H) > 0].min() < 0.1 < 0.8 < np.diag(H).max()
+    values, indices = solve(torch.from_numpy(A), lam, form=form).topk_cosine(6)
+    expected = -np.sort(-np.abs(cosine), axis=1)[:, :6]
+    np.testing.assert_allclose(np.abs(values.numpy()), expected, rtol=1e-9, atol=1e-10)
+    picked = np.take_along_axis(cosine, indices.numpy(), axis=1)
+    np.testing.assert_allclose(values.numpy(), picked, rtol=1e-9, atol=1e-10)
+    assert (indices != torch.arange(shape[0])[:, None]).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("view", ["itself", "transposed", "expanded", "every second row", "sliced"])
+def test_a_view_that_begins_where_the_data_do_is_not_taken_for_them(form, view):
+    base = torch.randn(24, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(17))
+    Z = base[:12]
+    V = {
+        "itself": Z,
+        "transposed": Z.mT,
+        "expanded": Z[:1].expand(12, 12),
+        "every second row": base[::2],
+        "sliced": Z[:, :5],
+    }[view]
+    assert V.data_ptr() == Z.data_ptr()
+    operator = solve(Z, 0.6, form=form)
+    P = torch.linalg.inv(Z @ Z.mT + 0.6 * torch.eye(12, dtype=torch.float64))
+    B = (-P / P.diagonal()[:, None]).fill_diagonal_(0.0)
+    torch.testing.assert_close(operator.matmul(V), B @ V, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(operator.rmatmul(V), B.mT @ V, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_rows_are_blocks_of_the_dense_matrix(form):
     Z = data(30, 12)
     operator = solve(Z, 50.0, form=form)

@@ -145,3 +145,37 @@ def test_unusable_labels_are_one_line_errors(function, y_true, y_pred, message):
     with pytest.raises(InputError, match=message) as caught:
         function(y_true, y_pred)
     assert "\n" not in str(caught.value)
+
+
+def entropy(counts):
+    p = np.asarray(counts, dtype=float).ravel() / np.sum(counts)
+    return -float(sum(q * np.log(q) for q in p if q > 0))
+
+
+def test_nmi_divides_by_the_arithmetic_mean_of_unequal_entropies():
+    y_true, y_pred = [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 3, 2]
+    table = [[2, 2, 0, 0], [0, 0, 3, 1]]
+    h_true, h_pred, joint = entropy([4, 4]), entropy([2, 2, 3, 1]), entropy(table)
+    shared = h_true + h_pred - joint
+    assert nmi(y_true, y_pred) == pytest.approx(2 * shared / (h_true + h_pred), rel=1e-12)
+    geometric = shared / np.sqrt(h_true * h_pred)
+    assert abs(nmi(y_true, y_pred) - geometric) > 0.01  # these labels tell the two means apart
+
+
+def test_ari_is_the_count_of_pairs_adjusted_for_chance():
+    y_true, y_pred = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 1])
+    i, j = np.triu_indices(6, 1)
+    a, b = y_true[i] == y_true[j], y_pred[i] == y_pred[j]
+    expected = a.sum() * b.sum() / len(i)
+    adjusted = ((a & b).sum() - expected) / ((a.sum() + b.sum()) / 2 - expected)
+    assert ari(y_true, y_pred) == pytest.approx(adjusted, rel=1e-12)
+    assert score(y_true, y_pred)["ari"] == ari(y_true, y_pred)
+
+
+def test_names_of_unmatched_clusters_avoid_those_of_classes():
+    assert best_map(["unmatched 1"] * 3, [0, 0, 1]).tolist() == [
+        "unmatched 1",
+        "unmatched 1",
+        "unmatched 2",
+    ]
+    assert best_map([4, 4, 4, 4, 4, 4], [0, 0, 0, 1, 1, 2]).tolist() == [4, 4, 4, 5, 5, 6]

@@ -77,6 +77,42 @@ def test_large_classes_agree_with_the_factorisation(monkeypatch, as_matrix):
     assert connectivity(as_matrix(A), np.zeros(60)).minimum == pytest.approx(expected, abs=1e-10)
 
 
+def test_an_even_class_by_lanczos(monkeypatch):
+    """Its second eigenvalue is small, far below the leading one that has to be moved away."""
+    rng = np.random.default_rng(1)
+    A = rng.uniform(0.5, 1.5, (40, 40))
+    A = A + A.T
+    np.fill_diagonal(A, 0.0)
+    expected = laplacian_second(A)
+    monkeypatch.setattr(representation, "DENSE_CLASS", 10)
+    monkeypatch.setattr(representation.scipy.linalg, "eigh", None)  # no factorisation
+    assert connectivity(A, np.zeros(40)).minimum == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_asymmetry_is_allowed_relative_to_the_largest_entry(scale):
+    A = scale * (np.ones((4, 4)) - np.eye(4))
+    for share, allowed in ((0.5e-5, True), (1.5e-5, False)):
+        B = A.copy()
+        B[0, 1] += share * scale
+        if allowed:
+            assert connectivity(B, np.zeros(4)).minimum == pytest.approx(4 / 3, rel=1e-4)
+        else:
+            with pytest.raises(InputError, match="not symmetric"):
+                connectivity(B, np.zeros(4))
+
+
+def test_duplicate_entries_are_added_before_their_magnitude_is_taken():
+    rows, columns, values = [0, 0, 0, 1, 2], [1, 1, 2, 0, 0], [3.0, -2.0, 1.0, 1.0, 1.0]
+    C = sp.coo_array((values, (rows, columns)), shape=(3, 3))
+    # Row 0 is |3 - 2| = 1 in its class and 1 outside; row 2 is wholly outside.
+    assert subspace_preserving_error(C, [0, 0, 1]) == pytest.approx(100 * (0.5 + 0 + 1) / 3)
+    indptr = np.array([0, 3, 4, 5])
+    csr = sp.csr_array((np.array(values), np.array(columns), indptr), shape=(3, 3))
+    assert subspace_preserving_error(csr, [0, 0, 1]) == pytest.approx(50.0)
+    assert csr.nnz == 5  # and the caller's matrix is as it was
+
+
 def test_only_single_points_give_nan():
     result = connectivity(np.ones((2, 2)), [0, 1])
     assert np.isnan(result.minimum)

@@ -133,6 +133,15 @@ def test_input_is_left_alone() -> None:
     assert torch.equal(K, before[1])
 
 
+@pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf"])
+@pytest.mark.parametrize(
+    "Z", [torch.ones(3), torch.ones(0, 2), torch.full((2, 2), torch.nan), torch.ones(2, 2).long()]
+)
+def test_kernels_of_what_is_no_matrix_of_numbers_are_refused(kernel: str, Z: Tensor) -> None:
+    with pytest.raises(InputError, match="Z "):
+        kernel_matrix(Z, kernel)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf"])
 def test_gpu_agrees_with_cpu(kernel: str) -> None:

@@ -190,6 +190,24 @@ def test_alm_is_near_the_optimum_on_unit_samples_and_says_when_it_is_not():
     assert "admm" in scaled.advice
 
 
+@pytest.mark.parametrize("norm", ["l21", "l1"])
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 40.0])
+def test_the_gap_of_alm_bounds_the_optimum_from_below(norm, scale):
+    """The bound is a dual value: near the optimum where the path is fine, never above it."""
+    Z, _ = union_of_subspaces(12, 15, [2, 3], noise=0.05)
+    best = low_rank_representation(Z, 0.2, norm=norm, gap=1e-7, max_iter=20_000)
+    alm = low_rank_representation(
+        scale * Z, 0.2 / scale, norm=norm, method="alm", mu=1e-6 / scale**2, rho=1.05
+    )
+    assert alm.converged
+    assert alm.residual <= 1e-8
+    assert 0.0 < alm.gap < 1.0
+    assert alm.objective * (1 - alm.gap) <= best.objective * (1 + 1e-9)
+    assert alm.objective >= best.objective * (1 - 1e-6)
+    if scale == 1.0:
+        assert alm.gap < 0.05
+
+
 def test_lrr_without_errors_is_the_projector_and_has_no_wrong_edge():
     Z, labels = union_of_subspaces(15, 20, [2, 3, 4])
     V = torch.linalg.svd(Z)[0][:, :9]

@@ -384,3 +384,22 @@ def test_memory_grows_as_the_arrays_do() -> None:
         100_000, 100, torch.float32, block_rows=1000, layout="csr"
     )
     assert bounded < 4 * 100_000**2
+
+
+def test_correlations_of_round_off_are_none_even_beside_a_zero_row() -> None:
+    Q = torch.linalg.qr(torch.randn(12, 12, generator=torch.Generator().manual_seed(3)))[0]
+    Z = torch.cat([1e3 * Q, torch.zeros(1, 12)])
+    assert float((Z @ Z.T).fill_diagonal_(0.0).abs().max()) > 0  # round-off
+    assert not peak_correlations(Z).any()
+    Z[1] += 0.1 * Z[0]
+    peaks = peak_correlations(Z)
+    assert peaks.nonzero()[:, 0].tolist() == [0, 1]
+    torch.testing.assert_close(peaks[:2], torch.tensor([1e5, 1e5]), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("outliers", [True, False])
+def test_two_samples_code_each_other_under_the_affine_constraint(outliers: bool) -> None:
+    Z = torch.tensor([[1.0, 2.0, 0.5], [1.1, 1.9, 0.4]], dtype=torch.float64)
+    found = sparse_self_expression(Z, affine=True, outliers=outliers, tol=1e-8, max_iter=5000)
+    expected = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(found.coefficients, expected, rtol=0, atol=1e-5)

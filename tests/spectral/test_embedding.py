@@ -319,3 +319,80 @@ def test_eigengap_by_hand_and_its_errors():
         eigengap([1.0, 0.5])
     with pytest.raises(InputError, match="descending"):
         eigengap([0.1, 0.5, 1.0])
+
+
+def strays(sizes, isolated, k):
+    """The sizes of the components that `_stray` names, and whether any isolated point is kept."""
+    component = np.repeat(np.arange(len(sizes) + isolated), [*sizes, *[1] * isolated])
+    lonely = np.arange(len(component)) >= sum(sizes)
+    stray = embedding._stray(component, lonely, k)
+    return sorted({sizes[c] for c in component[stray & ~lonely]})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "isolated", "k", "expected"),
+    [
+        # Two components for two clusters: a stray has fewer than N / 20 points, here 100 / 20.
+        ([95, 5], 0, 2, []),
+        ([96, 4], 0, 2, [4]),
+        # Three for two, which is crowded: fewer than N / 10, here 100 / 10.
+        ([80, 10, 10], 0, 2, []),
+        ([81, 10, 9], 0, 2, [9]),
+        # N counts the isolated points too, the crowd does not.
+        ([60, 4], 36, 2, [4]),
+        ([60, 5], 35, 2, []),
+        # Strays that hold half of the linked points or more are no strays.
+        ([50, *[5] * 10], 0, 2, []),
+        ([51, *[5] * 9, 4], 0, 2, [4, 5]),
+        ([50, *[5] * 10], 200, 2, []),
+        # Nor is anything where fewer than k points would be left.
+        ([3, 1], 0, 4, []),
+    ],
+)
+def test_strays_at_their_bounds(sizes, isolated, k, expected):
+    assert strays(sizes, isolated, k) == expected
+
+
+def test_the_coarse_tolerance_begins_beyond_its_number():
+    assert embedding._check_tol("auto", embedding.LARGE) == 1e-8
+    assert embedding._check_tol("auto", embedding.LARGE + 1) == 1e-6
+    assert embedding._check_tol(0.0, 5) == embedding.ATTAINABLE
+    assert embedding._check_tol(0.5, 5) == 0.5
+    for bad in (1.0, -1e-9, "fine"):
+        with pytest.raises(InputError, match="tol is"):
+            embedding._check_tol(bad, 5)
+
+
+@pytest.mark.parametrize("kept", [2, 3, 6])
+def test_missing_columns_are_indicators_of_points_set_aside(kept):
+    keep = np.zeros(6, dtype=bool)
+    keep[[1, 3, 4, 0, 2, 5][:kept]] = True
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(kept, kept)))[0]
+    given = np.linspace(1.0, -0.5, kept)
+    values, full = embedding._at_all_points(given, vectors, keep, 6 if kept < 6 else kept)
+    np.testing.assert_allclose(full.T @ full, np.eye(6), atol=1e-12)
+    np.testing.assert_array_equal(values, np.sort(np.append(given, np.zeros(6 - kept)))[::-1])
+    S = np.zeros((6, 6))
+    S[np.ix_(keep, keep)] = vectors * given @ vectors.T
+    np.testing.assert_allclose(S @ full, full * values, atol=1e-12)
+
+
+def test_signs_repeat_by_the_entry_of_largest_magnitude():
+    V = torch.tensor([[0.1, -0.9], [-0.8, 0.3], [0.2, 0.5]])
+    torch.testing.assert_close(
+        embedding._signed(V), torch.tensor([[-0.1, 0.9], [0.8, -0.3], [-0.2, -0.5]])
+    )
+
+
+def test_random_walk_vectors_divide_by_the_root_of_the_degrees_and_tau(ring_of_clusters):
+    A = 7.0 * ring_of_clusters(60, 3, noise=0.4)[0].toarray()
+    np.fill_diagonal(A, 0.0)
+    degrees = A.sum(axis=1)
+    for share in (0.0, 0.7):
+        result = embed(A, 3, regularization=share, random_state=0)
+        tau = share * degrees.mean()
+        np.testing.assert_allclose(result.tau, tau, rtol=1e-12)
+        W = result.random_walk_vectors()
+        np.testing.assert_allclose(W, result.vectors / np.sqrt(degrees + tau)[:, None], rtol=1e-12)
+        walk = (A + tau / 60) / (degrees + tau)[:, None]
+        np.testing.assert_allclose(walk @ W, W * result.values, atol=1e-8)

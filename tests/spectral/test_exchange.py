@@ -100,3 +100,75 @@ def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
     start = Partition.of(KMeans(K, n_init=1, random_state=0).fit(V))
     assert exchanges(start, Halves(V)) == []
     assert improve(V, start) is start
+
+
+def brute_force_exchanges(V: np.ndarray, y: np.ndarray, K: int) -> list[np.ndarray]:
+    """The centres after the best exchanges, by means and sums of squares of the points alone."""
+    means = np.stack([V[y == k].mean(axis=0) for k in range(K)])
+    halved = [halve(V[y == k]) for k in range(K)]
+    found = []
+    for s in sorted(range(K), key=lambda k: -halved[k][0])[:10]:
+        losses = {}
+        for a in range(K):
+            for b in range(a + 1, K):
+                if s not in (a, b):
+                    both = (y == a) | (y == b)
+                    losses[a, b] = squares(V[both]) - squares(V[y == a]) - squares(V[y == b])
+        for a, b in sorted(losses, key=lambda pair: losses[pair])[:5]:
+            if losses[a, b] < 2.0 * halved[s][0]:
+                centres = means.copy()
+                centres[a] = V[(y == a) | (y == b)].mean(axis=0)
+                centres[s], centres[b] = halved[s][1]
+                found.append((halved[s][0] - losses[a, b], centres))
+    return [centres for _, centres in sorted(found, key=lambda f: -f[0])[:5]]
+
+
+@pytest.mark.parametrize("K", [3, 5, 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
+    """Clusters of unequal sizes, so that every count and every mask matters."""
+    random = np.random.RandomState(seed)
+    y = np.repeat(np.arange(K), random.randint(1, 30, K))
+    y = random.permutation(y)
+    V = 2.0 * random.standard_normal((K, 3))[y] + random.standard_normal((len(y), 3))
+    means = np.stack([V[y == k].mean(axis=0) for k in range(K)])
+    found = exchanges(Partition(y, means, 0.0), Halves(V))
+    expected = brute_force_exchanges(V, y, K)
+    assert len(found) == len(expected)
+    np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-9, atol=1e-12)
+
+
+def test_an_empty_cluster_is_joined_at_no_cost() -> None:
+    V = np.array([[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]])
+    centres = np.array([[2.0, 0.0], [50.0, 50.0], [9.0, 9.0]])
+    losses = join_losses(centres, np.array([2.0, 0.0, 1.0]))
+    assert (losses[0, 1], losses[1, 2]) == (0.0, 0.0)
+    assert losses[0, 2] == pytest.approx(2 * 1 / 3 * (49 + 81))
+    first, *_ = exchanges(Partition(np.array([0, 0, 2]), centres, 8.0), Halves(V))
+    # Cluster 0 is split, and the empty one gives its centre away.
+    np.testing.assert_allclose(first[np.lexsort(first.T)], V[np.lexsort(V.T)])
+
+
+def test_halves_are_found_once_for_the_same_members() -> None:
+    V = np.random.RandomState(5).standard_normal((30, 2))
+    halves = Halves(V)
+    members = np.array([1, 4, 5, 9, 20])
+    assert halves.of(members) is halves.of(members.copy())
+    gain, centres = halve(V[members])
+    assert halves.of(members)[0] == gain
+    np.testing.assert_array_equal(halves.of(members)[1], centres)
+    assert halves.of(np.array([1, 4, 5, 9, 21]))[0] == halve(V[[1, 4, 5, 9, 21]])[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_halves_are_a_fixed_point_of_two_means(seed: int) -> None:
+    """Skewed points, where the middle of the principal axis is not where the halves meet."""
+    points = np.random.RandomState(seed).lognormal(sigma=1.2, size=(60, 3))
+    gain, centres = halve(points)
+    first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
+    assert 0 < first.sum() < 60
+    np.testing.assert_allclose(
+        centres, [points[first].mean(axis=0), points[~first].mean(axis=0)], rtol=1e-9
+    )
+    saved = squares(points) - squares(points[first]) - squares(points[~first])
+    assert gain == pytest.approx(saved, rel=1e-9)

@@ -144,3 +144,32 @@ def test_the_scale_of_the_affinity_does_not_matter(scale):
     got = embed(A * scale, 3, random_state=0)
     np.testing.assert_allclose(got.values, expected.values, atol=1e-12)
     np.testing.assert_allclose(got.degrees, expected.degrees * scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 40.0])
+def test_rounding_that_is_accepted_is_averaged_entry_by_entry(kind, scale):
+    rng = np.random.default_rng(3)
+    A = rng.uniform(0.1, 1.0, (9, 9))
+    A = scale * (A + A.T)
+    np.fill_diagonal(A, 5.0 * scale)
+    for dtype, share, allowed in (
+        (np.float64, 5e-9, True),
+        (np.float64, 5e-8, False),
+        (np.float32, 5e-6, True),
+        (np.float32, 5e-5, False),
+    ):
+        B = A.copy()
+        B[2, 6] += share * A[np.triu_indices(9, 1)].max()
+        B = B.astype(dtype)
+        given = B if kind == "dense" else sp.csr_array(B)
+        if not allowed:
+            with pytest.raises(InputError, match="not symmetric"):
+                read_affinity(given)
+            continue
+        expected = (B.astype(float) + B.T.astype(float)) / 2
+        np.fill_diagonal(expected, 0.0)
+        graph = read_affinity(given)
+        weights = graph.weights.numpy() if kind == "dense" else graph.weights.toarray()
+        np.testing.assert_allclose(weights * graph.scale, expected, rtol=1e-12)
+        np.testing.assert_allclose(graph.degrees * graph.scale, expected.sum(1), rtol=1e-12)

@@ -76,3 +76,64 @@ def test_a_gpu_descends_to_the_same_centres():
     on_gpu = lloyd(V.cuda(), V[:7].cuda())
     assert torch.equal(labels, on_gpu[0].cpu())
     torch.testing.assert_close(centres, on_gpu[1].cpu(), atol=1e-6, rtol=1e-5)
+
+
+def without_clusters(n=400, p=3):
+    return np.random.default_rng(5).normal(size=(n, p))
+
+
+def inertia(V, labels):
+    return sum(
+        float(((V[labels == c] - V[labels == c].mean(0)) ** 2).sum()) for c in np.unique(labels)
+    )
+
+
+def test_every_start_before_exchanges_is_another_one(monkeypatch):
+    V, starts = without_clusters(), []
+
+    def leave(V, start):
+        starts.append(start)
+        return start
+
+    monkeypatch.setattr(kmeans, "improve", leave)
+    labels = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(0), 6, exchange=True)
+    assert len(starts) == 6
+    sums = [start.inertia for start in starts]
+    assert len(set(sums)) == 6
+    np.testing.assert_array_equal(labels, starts[int(np.argmin(sums))].labels)  # the lowest one
+    again = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(1), 6, exchange=True)
+    assert not {start.inertia for start in starts[6:]} & set(sums)
+    assert inertia(V, again) == pytest.approx(min(s.inertia for s in starts[6:]), rel=1e-2)
+
+
+def test_more_starts_go_lower_and_seeds_matter():
+    V = without_clusters()
+    results = {
+        (seed, n): inertia(
+            V, kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(seed), n)
+        )
+        for seed in range(4)
+        for n in (1, 20)
+    }
+    assert len({results[seed, 1] for seed in range(4)}) == 4
+    assert all(results[seed, 20] <= results[seed, 1] * (1 + 1e-9) for seed in range(4))
+    assert sum(results[seed, 20] < results[seed, 1] for seed in range(4)) >= 2
+
+
+def test_exchanges_improve_every_start():
+    V = without_clusters()
+    plain = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(0), 3)
+    better = kmeans.kmeans(torch.from_numpy(V), 12, np.random.RandomState(0), 3, exchange=True)
+    assert inertia(V, better) < inertia(V, plain) * (1 - 1e-4)
+
+
+def test_centres_are_added_up_in_double_precision():
+    V, _ = blobs()
+    V = V.float()
+    labels, centres = lloyd(V, V[:7].clone())
+    assert centres.dtype == torch.float64
+    labels_again, sums, counts = kmeans._assign_and_sum(V, centres)
+    assert torch.equal(labels, labels_again)
+    for c in range(7):
+        torch.testing.assert_close(sums[c], V[labels == c].double().sum(0), rtol=1e-6, atol=1e-4)
+        assert float(counts[c]) == int((labels == c).sum())

@@ -1,16 +1,20 @@
 """Stopped and gone on with: the same result, bit for bit, and never the wrong run's."""
 
+import json
 import os
 import signal
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
-from dcfsc.training import Checkpoint
+from dcfsc.training import Checkpoint, History, Plateau
+from dcfsc.training.checkpoint import fingerprint
 
 
 class Stop(Exception):
@@ -107,3 +111,146 @@ def identity_of(X, file):
     from dcfsc.estimators.deep import identity
 
     return identity(estimator(file), X)
+
+
+@pytest.mark.parametrize("where", [2, 4, 5])
+def test_patience_counts_on_from_where_it_was(tmp_path, where):
+    """No step halves the loss, so the first one is the best and patience runs out after five."""
+    X, file = samples(), tmp_path / "checkpoint.safetensors"
+    slow = {"tol": 0.5, "patience": 5, "steps": 30}
+    whole = estimator(**slow).fit(X)
+    assert len(whole.history_.column("loss", "train")) == 6
+    with pytest.raises(Stop):
+        estimator(file, [stop_at("train", where)], **slow).fit(X)
+    resumed = estimator(file, **slow).fit(X)
+    assert resumed.history_.column("loss") == whole.history_.column("loss")
+    np.testing.assert_array_equal(resumed.latents_, whole.latents_)
+
+
+def test_the_plateau_is_part_of_the_file(tmp_path):
+    file, network = tmp_path / "checkpoint.safetensors", torch.nn.Linear(2, 2)
+    optimizer, history = torch.optim.Adam(network.parameters()), History()
+    plateau = Plateau(0.1, 4)
+    for loss in (10.0, 5.0, 4.9, 4.8):
+        plateau(loss)
+    assert plateau.state == (5.0, 2)
+    Checkpoint(file, "a run", every=0).after_step(
+        "train", 4, network, optimizer, history, plateau=plateau
+    )
+    read, other = Checkpoint(file, "a run"), Plateau(0.1, 4)
+    assert read.resume("train", network, optimizer, history, plateau=other) == 4
+    assert other.state == (5.0, 2)
+    assert [other(4.7), other(4.6)] == [False, True]
+
+
+def saved(file, every=0.0, step=4):
+    """A file after a step of a small network, and what is in it."""
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
+    network(torch.ones(5, 3)).square().sum().backward()
+    optimizer.step()
+    history = History([{"phase": "train", "step": step, "loss": 0.25}])
+    checkpoint = Checkpoint(file, "a run", every=every)
+    checkpoint.notes = {"share": 0.125}
+    generator = torch.Generator().manual_seed(9)
+    torch.rand(3, generator=generator)
+    checkpoint.after_step("train", step, network, optimizer, history, generator=generator)
+    return network, optimizer, history, generator
+
+
+def test_everything_is_put_back_into_fresh_objects(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    network, optimizer, history, generator = saved(file)
+    read = Checkpoint(file, "a run")
+    assert read.resumed
+    assert read.notes == {"share": 0.125}
+    assert read.noted("share") == 0.125
+    with pytest.raises(InputError, match="damaged"):
+        read.noted("another")
+    assert read.finished("pretrain")
+    assert not read.finished("train")
+    other = torch.nn.Linear(3, 2)
+    others = torch.optim.Adam(other.parameters(), lr=0.1)
+    fresh, rows = torch.Generator(), History()
+    assert read.resume("pretrain", other, others, rows) == 0
+    assert rows == []
+    assert read.resume("train", other, others, rows, generator=fresh) == 4
+    assert rows == history
+    assert torch.equal(fresh.get_state(), generator.get_state())
+    for a, b in zip(network.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.equal(optimizer.state[a][key], others.state[b][key])
+    assert not Checkpoint(tmp_path / "none", "a run").resumed
+    read.remove()
+    assert not file.exists()
+    read.remove()  # again, without complaint
+
+
+def test_a_restart_does_not_begin_anew(tmp_path):
+    X, file, steps = samples(), tmp_path / "checkpoint.safetensors", []
+    with pytest.raises(Stop):
+        estimator(file, [stop_at("train", 5)]).fit(X)
+    estimator(file, [lambda row: steps.append((row["phase"], row["step"]))]).fit(X)
+    assert steps == [("train", 5), ("train", 6)]
+
+
+def test_it_is_written_no_more_often_than_asked(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    saved(file, every=1e6)
+    assert not file.exists()
+    saved(file, every=0.0)
+    assert file.exists()
+
+
+def test_one_flipped_bit_is_noticed(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    saved(file)
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1  # among the numbers, not the header
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(file, "a run")
+
+
+def test_the_format_of_files_that_people_have_is_one(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    saved(file)
+    assert b'\\"format\\": 1' in file.read_bytes()
+
+
+def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(InputError, match="cannot write the checkpoint") as error:
+        saved(tmp_path / "a file" / "checkpoint.safetensors")
+    assert "\n" not in str(error.value)
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", "a run")
+    reached = []
+
+    def press_twice():
+        with checkpoint.deferring_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        press_twice()
+    assert reached == [1]
+
+
+@pytest.mark.parametrize("name", ["identity", "notes", "step", "history", "plateau", "phase"])
+def test_a_file_that_lacks_something_is_damaged(tmp_path, name):
+    file = tmp_path / "checkpoint.safetensors"
+    saved(file)
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        values = json.loads(opened.metadata()["dcfsc"])
+    del values["sha256"], values[name]
+    values["sha256"] = fingerprint(values, tensors)
+    save_file(tensors, file, metadata={"dcfsc": json.dumps(values)})
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(file, "a run")

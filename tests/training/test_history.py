@@ -56,3 +56,29 @@ def test_callbacks_see_each_row_once_it_is_recorded_and_in_the_order_given() -> 
     history.record(phase="train", step=2, loss=0.5)
     assert seen == [("first", 1), ("kept", 1), ("first", 2), ("kept", 2)]
     assert history.column("note") == ["kept", "kept"]
+
+
+def test_a_column_is_that_of_a_phase_where_one_is_named() -> None:
+    history = History(ROWS)
+    assert history.column("loss") == [3.0, 2.0, 1.0]
+    assert history.column("loss", "train") == [2.0, 1.0]
+    assert history.column("loss", phase="pretrain") == [3.0]
+    assert history.column("lam") == [0.5, 0.25]
+    assert history.column("lam", "pretrain") == []
+
+
+@pytest.mark.parametrize(("count", "shown"), [(9, 9), (10, 10), (11, 11), (12, 11)])
+def test_html_leaves_out_no_more_than_the_middle(count: int, shown: int) -> None:
+    rows = [{"phase": "train", "step": i, "note": None} for i in range(1, count + 1)]
+    html = History(rows)._repr_html_()
+    assert html.count("<tr>") == 1 + shown
+    kept = [i for i in range(1, count + 1) if f"<td>{i}</td>" in html]
+    hidden = max(0, count - 10)
+    assert kept == [i for i in range(1, count + 1) if not 5 < i <= 5 + hidden]
+    if hidden:
+        assert (
+            html.index("<td>5</td>")
+            < html.index(f"{hidden} more")
+            < html.index(f"<td>{6 + hidden}</td>")
+        )
+    assert "<td></td>" in html

@@ -1,0 +1,314 @@
+"""Training against the same steps written out in plain torch, and its parts by hand."""
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dcfsc.errors import InputError
+from dcfsc.training import (
+    Absolute,
+    ChunkedStep,
+    DSCLoss,
+    History,
+    Plateau,
+    SelfExpressionTerm,
+    ShareOfEnergy,
+    forward,
+    pretrain,
+    train,
+    train_dsc,
+)
+from dcfsc.training.chunked import chunk_slices
+from dcfsc.training.lam import energy
+from dcfsc.training.loop import _Batches, check_finite
+from dcfsc.training.norms import ExactNorms, sum_gradients
+from dcfsc.training.precision import check_precision, prepare
+
+
+class Tiny(nn.Module):
+    def __init__(self, dtype=torch.float64, seed=0):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(6, 4), nn.Tanh()).to(dtype)
+        self.decoder = nn.Linear(4, 6).to(dtype)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(torch.randn(p.shape, dtype=dtype, generator=generator) * 0.4)
+
+
+def samples(n=20, dtype=torch.float64):
+    return torch.randn(n, 6, dtype=dtype, generator=torch.Generator().manual_seed(1))
+
+
+def dense_B(Z, lam):
+    P = torch.linalg.inv(Z @ Z.mT + lam * torch.eye(len(Z), dtype=Z.dtype))
+    return (-P / P.diagonal()[:, None]).fill_diagonal_(0.0).detach()
+
+
+def weights(network):
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+@pytest.mark.parametrize("batch_size", [None, 6])
+def test_training_is_adam_on_algorithm_2(batch_size):
+    X, ours, theirs, history = samples(), Tiny().eval(), Tiny(), History()
+    train(
+        ours,
+        X,
+        steps=5,
+        lam=ShareOfEnergy(0.02),
+        learning_rate=1e-2,
+        history=history,
+        terms=[SelfExpressionTerm(0.3)],
+        batch_size=batch_size,
+    )
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=1e-2)
+    for step in range(1, 6):
+        optimizer.zero_grad()
+        Z = theirs.encoder(X)
+        lam = 0.02 * float(Z.detach().square().sum())
+        B = dense_B(Z.detach(), lam)
+        reconstruction = (theirs.decoder(B @ Z) - X).square().sum()
+        expression = 0.15 * (Z - B @ Z).square().sum()
+        (reconstruction + expression).backward()
+        optimizer.step()
+        s = torch.linalg.svdvals(Z.detach()).square()
+        row = history[step - 1]
+        assert (row["phase"], row["step"]) == ("train", step)
+        assert row["reconstruction"] == pytest.approx(float(reconstruction.detach()), rel=1e-9)
+        assert row["self_expression"] == pytest.approx(float(expression.detach()), rel=1e-9)
+        assert row["loss"] == pytest.approx(row["reconstruction"] + row["self_expression"])
+        assert row["lam"] == pytest.approx(lam, rel=1e-9)
+        assert row["effective_dof"] == pytest.approx(float((s / (s + lam)).sum()), rel=1e-9)
+        assert 0.0 <= row["seconds"] < 60.0
+    assert len(history) == 5
+    assert ours.training
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-9, atol=1e-11)
+
+
+def test_without_terms_a_row_has_no_parts():
+    history = History()
+    train(Tiny(), samples(), steps=1, lam=Absolute(1.0), learning_rate=0.0, history=history)
+    assert set(history[0]) == {"phase", "step", "loss", "seconds", "lam", "effective_dof"}
+
+
+def test_pretraining_is_adam_over_shuffled_batches():
+    X, ours, theirs, history = samples(), Tiny().eval(), Tiny(), History()
+    pretrain(
+        ours,
+        X,
+        epochs=4,
+        batch_size=7,
+        learning_rate=1e-2,
+        generator=torch.Generator().manual_seed(3),
+        history=history,
+    )
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(3)
+    for epoch in range(1, 5):
+        total = 0.0
+        for batch in torch.randperm(20, generator=generator).tensor_split(3):
+            optimizer.zero_grad()
+            loss = (theirs.decoder(theirs.encoder(X[batch])) - X[batch]).square().sum()
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach())
+        row = history[epoch - 1]
+        assert (row["phase"], row["step"]) == ("pretrain", epoch)
+        assert row["loss"] == pytest.approx(total, rel=1e-12)
+        assert 0.0 <= row["seconds"] < 60.0
+    assert len(history) == 4
+    assert ours.training
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "lengths"),
+    [(20, 7, [7, 7, 6]), (21, 20, [21]), (5, 100, [5]), (9, 2, [3, 2, 2, 2]), (4, 4, [4])],
+)
+def test_mini_batches_are_nearly_equal_and_hold_every_sample_once(n, size, lengths):
+    batches = list(_Batches(n, size, torch.device("cpu")).shuffled(torch.Generator()))
+    assert [len(b) for b in batches] == lengths
+    assert sorted(torch.cat(batches).tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("run", ["train", "dsc"])
+def test_the_loss_may_stand_still_for_twenty_steps_unless_told_otherwise(run):
+    history, X = History(), samples()
+    options = {"steps": 40, "learning_rate": 0.0, "history": history, "tol": 0.0}
+    if run == "train":
+        train(Tiny(), X, lam=Absolute(1.0), **options)
+    else:
+        train_dsc(Tiny(), X, torch.zeros(20, 20, dtype=X.dtype), DSCLoss(), **options)
+    assert len(history) == 21
+
+
+def test_a_plateau_by_hand():
+    plateau = Plateau(0.5, 2)
+    assert [plateau(loss) for loss in (8.0, 4.0, 3.9, 5.0, 1.9, 1.8, 1.7)] == [
+        *(False, False, False, False, False, False, True)
+    ]
+    assert plateau.state == (1.9, 2)
+    assert [Plateau(0.5, 2)(loss) for loss in (8.0, 4.0)] == [False, False]
+    short = Plateau(0.5, 2)
+    # Half of eight is not less than the half: it counts as standing still.
+    assert [short(8.0), short(4.0), short(4.0)] == [False, False, True]
+
+
+def test_dsc_is_adam_on_equation_3():
+    X, ours, theirs, history = samples(), Tiny().eval(), Tiny(), History()
+    start = torch.full((20, 20), 1e-2, dtype=X.dtype)
+    loss = DSCLoss(coefficients=0.7, self_expression=0.4)
+    C = train_dsc(ours, X, start, loss, steps=4, learning_rate=1e-2, history=history)
+    D = start.clone().requires_grad_()
+    optimizer = torch.optim.Adam([*theirs.parameters(), D], lr=1e-2)
+    for row in history:
+        optimizer.zero_grad()
+        Z = theirs.encoder(X)
+        parts = {
+            "reconstruction": 0.5 * (theirs.decoder(D @ Z) - X).square().sum(),
+            "coefficients": 0.7 * D.square().sum(),
+            "self_expression": 0.2 * (Z - D @ Z).square().sum(),
+        }
+        total = sum(parts.values())
+        total.backward()
+        optimizer.step()
+        for name, part in parts.items():
+            assert row[name] == pytest.approx(float(part.detach()), rel=1e-9)
+        assert row["loss"] == pytest.approx(float(total.detach()), rel=1e-9)
+        assert 0.0 <= row["seconds"] < 60.0
+    assert [row["step"] for row in history] == [1, 2, 3, 4]
+    assert ours.training
+    torch.testing.assert_close(C, D.detach(), rtol=1e-9, atol=1e-12)
+
+
+def test_the_energy_is_the_sum_of_squares_of_all_rows():
+    Z = np.random.default_rng(0).normal(size=((1 << 16) + 300, 2))
+    assert energy(torch.from_numpy(Z)) == pytest.approx(float((Z**2).sum()), rel=1e-12)
+    assert ShareOfEnergy(0.3)(torch.from_numpy(Z)) == pytest.approx(0.3 * float((Z**2).sum()))
+    assert 0.0 < energy(torch.zeros(3, 2)) < 1e-200  # dead latents still have a lam
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
+def test_a_loss_that_is_no_number_ends_training(loss):
+    with pytest.raises(InputError, match="training step 7; lower the learning rate"):
+        check_finite(loss, "training", 7, 0.1)
+    check_finite(-1e300, "training", 7, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "bounds"),
+    [(7, None, [0, 7]), (7, 7, [0, 7]), (7, 6, [0, 3, 7]), (8, 3, [0, 2, 5, 8]), (0, 3, [0, 0])],
+)
+def test_chunks_by_hand(n, size, bounds):
+    assert [(c.start, c.stop) for c in chunk_slices(n, size)] == list(pairwise(bounds))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_network_alone_runs_in_bfloat16(chunked):
+    """Autocast works on a CPU as well: near float32, not equal to it, and float32 outside."""
+    X, results = samples(30, torch.float32), {}
+    for precision in ("float32", "bfloat16"):
+        network = Tiny(torch.float32)
+        if chunked:
+            parts, operator = ChunkedStep(network, X, 8, (), precision)(Absolute(0.5))
+            loss = parts["reconstruction"]
+        else:
+            state, operator = forward(network, X, Absolute(0.5), precision)
+            assert state.latent.dtype == state.reconstruction.dtype == torch.float32
+            value = (state.reconstruction - X).square().sum()
+            value.backward()
+            loss = float(value.detach())
+        gradient = torch.cat([p.grad.flatten() for p in network.parameters()])
+        results[precision] = loss, gradient, operator.dense()
+    single, half = results["float32"], results["bfloat16"]
+    assert half[0] != single[0]
+    assert half[0] == pytest.approx(single[0], rel=2e-2)
+    assert 0 < float((half[1] - single[1]).norm() / single[1].norm()) < 5e-2
+    assert 0 < float((half[2] - single[2]).norm() / single[2].norm()) < 5e-2
+
+
+def test_images_lie_with_their_channels_last_in_bfloat16_alone():
+    X, network = torch.zeros(3, 2, 4, 4), nn.Conv2d(2, 3, 3)
+    assert prepare(network, X, "float32") is X
+    assert network.weight.is_contiguous()
+    assert prepare(network, X, "bfloat16").is_contiguous(memory_format=torch.channels_last)
+    assert network.weight.is_contiguous(memory_format=torch.channels_last)
+    flat = torch.zeros(3, 4)
+    assert prepare(network, flat, "bfloat16") is flat
+
+
+def test_precisions_are_checked_in_words():
+    check_precision("float32", torch.device("cpu"))
+    check_precision("bfloat16", torch.device("cuda"))
+    with pytest.raises(InputError, match="for CUDA devices"):
+        check_precision("bfloat16", torch.device("cpu"))
+    with pytest.raises(InputError, match="unknown precision"):
+        check_precision("float16", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("momentum", [0.1, 0.3, None])
+def test_measured_statistics_are_those_of_torch(affine, momentum):
+    """One pass of all samples through torch's own norms, and its running averages."""
+    theirs = nn.Sequential(
+        nn.Conv2d(2, 3, 3, dtype=torch.float64),
+        nn.BatchNorm2d(3, affine=affine, momentum=momentum, eps=0.05, dtype=torch.float64),
+    ).train()
+    ours = copy.deepcopy(theirs)
+    X = torch.randn(11, 2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        expected = theirs(X)
+    norms = ExactNorms(ours)
+    chunks = [X[:4], X[4:5], X[5:]]
+    with norms.installed():
+        assert not ours[1].training
+        norms.measure(chunks, ours)
+        got = torch.cat([ours(x) for x in chunks]).detach()
+    assert ours[1].training
+    assert len(norms) == 1
+    torch.testing.assert_close(got, expected)
+    assert int(ours[1].num_batches_tracked) == 1
+    if momentum is not None:  # without one, PyTorch averages over all batches; here it stays
+        torch.testing.assert_close(ours[1].running_mean, theirs[1].running_mean)
+        torch.testing.assert_close(ours[1].running_var, theirs[1].running_var)
+    norms.fix_running_statistics()
+    inner = ours[0](X).detach()
+    torch.testing.assert_close(ours[1].running_mean, inner.mean((0, 2, 3)))
+    torch.testing.assert_close(ours[1].running_var, inner.var((0, 2, 3), correction=0))
+
+
+def test_a_norm_that_is_not_reached_is_named():
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    norms = ExactNorms(network)
+    with norms.installed(), pytest.raises(RuntimeError, match="not reached"):
+        norms.measure([torch.ones(3, 2)], network[0])
+    with norms.installed(), pytest.raises(RuntimeError, match="another order"):
+        ExactNorms(network)._layers[0](torch.ones(3, 2))
+
+
+def test_parameters_without_a_gradient_get_a_zero_one():
+    network = Tiny()
+    network.encoder(samples()).sum().backward()
+    sum_gradients(network)
+    assert torch.equal(network.decoder.weight.grad, torch.zeros_like(network.decoder.weight))
+    assert float(network.encoder[0].weight.grad.abs().sum()) > 0
+
+
+def test_the_weights_of_equation_3_are_one_and_the_reconstruction_counts_half():
+    X, network = samples(), Tiny()
+    C = torch.randn(20, 20, dtype=X.dtype, generator=torch.Generator().manual_seed(5))
+    Z = network.encoder(X)
+    parts = DSCLoss()(X, Z, network, C)
+    expected = {
+        "reconstruction": 0.5 * (network.decoder(C @ Z) - X).square().sum(),
+        "coefficients": C.square().sum(),
+        "self_expression": 0.5 * (Z - C @ Z).square().sum(),
+    }
+    assert parts.keys() == expected.keys()
+    for name, part in parts.items():
+        torch.testing.assert_close(part, expected[name])
