@@ -2,8 +2,8 @@
 
     python benchmarks/bench_scan.py --json results/benchmarks/scan_gpu.json
 
-Milliseconds (median of ``--repeats``) for the 16 largest |y_i . y_j| of every row, by the plain scan
-in float32 and by the half-precision filter, for points of 20 subspaces, for copies and for rows that
+Milliseconds (median of ``--repeats``) for the 16 largest |y_i . y_j| of every row, by the plain
+scan in float32 and by the half-precision filter: points of 20 subspaces, copies, and rows that
 are nearly the same, which the filter can prove nothing about.
 """
 
