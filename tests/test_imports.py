@@ -45,8 +45,9 @@ def test_estimators_need_no_plots_and_plots_need_no_torch() -> None:
 def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
     import dcfsc
 
-    rooms = ("affinity", "callbacks", "datasets", "estimators", "experiments", "metrics")
-    rooms += ("networks", "report", "self_expression", "spectral", "training")
+    rooms = ("affinity", "datasets", "estimators", "experiments", "features", "metrics")
+    rooms += ("neighbours", "networks", "report", "representations", "runs")
+    rooms += ("self_expression", "spectral", "training")
     assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
     for room in rooms:
         assert getattr(dcfsc, room).__name__ == f"dcfsc.{room}"

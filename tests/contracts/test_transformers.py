@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from dcfsc import AutoencoderFeatures, ScatteringFeatures
 from dcfsc.errors import InputError
-from dcfsc.estimators.registry import load_features
+from dcfsc.estimators.registry import load_model
 
 TRANSFORMERS = {
     "autoencoder": lambda **o: AutoencoderFeatures(
@@ -173,7 +173,7 @@ def test_unseen_samples_are_checked_as_the_fitted_ones_were(name, images):
 def test_a_saved_model_comes_back_value_by_value(name, images, tmp_path):
     model = TRANSFORMERS[name]().fit(images)
     model.save(tmp_path / "one")
-    again = load_features(tmp_path / "one")
+    again = load_model(tmp_path / "one")
     again.save(tmp_path / "two")
     assert type(again) is type(model)
     assert again.get_params() == model.get_params()

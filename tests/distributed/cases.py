@@ -120,19 +120,24 @@ def neighbours() -> Results:
 def fitted(model: Any, X: np.ndarray, new: np.ndarray, path: Path) -> Results:
     """All there is to know of a model that was fitted on shares of X."""
     model.fit(X[share(len(X))])
-    assert model.labels_.shape == model.leverage_.shape == (len(X[share(len(X))]),)
+    own = (len(X[share(len(X))]),)
+    assert model.labels_.shape == own
+    assert model.lam_ is None or model.leverage_.shape == own
     labels = distributed.gather_rows(torch.from_numpy(model.labels_)).numpy()
     if distributed.active():
         assert distributed.rank() or np.array_equal(labels, model.all_labels_)
         sharded.gather(model)
-    found: Results = {"labels": labels, "lam": model.lam_, "dof": model.effective_dof_}
+    found: Results = {"labels": labels}
+    if model.lam_ is not None:
+        found |= {"lam": model.lam_, "dof": model.effective_dof_}
     if distributed.rank() == 0:
         A = model.affinity_matrix_.tocoo()
         found |= {"rows": A.row, "columns": A.col, "weights": A.data}
         with distributed.alone():
             model.save(path)
             loaded = type(model).load(path)
-            found |= {"leverage": loaded.leverage_, "leverage now": model.leverage_}
+            if model.lam_ is not None:
+                found |= {"leverage": loaded.leverage_, "leverage now": model.leverage_}
             found |= {"predicted": loaded.predict(new), "predicted now": model.predict(new)}
     return found
 

@@ -253,6 +253,9 @@ def test_the_votes_of_a_loaded_model_are_the_same(saved, pictures, monkeypatch):
     points = border(model, pictures[120:])
     before, after = (votes_of(m, points, monkeypatch) for m in (model, again))
     for one, two in zip(before[:4], after[:4], strict=True):
+        if one is None:
+            assert two is None
+            continue
         np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(before[4], after[4])
     assert before[5:] == after[5:] == (3, model.n_neighbors)
@@ -262,6 +265,8 @@ def test_a_training_sample_is_seen_as_it_was_in_the_fit(saved, pictures, monkeyp
     model, again, files = saved
     _, tensors = content(files[0])
     expected = tensors.get("features", tensors.get("latents")).double()
+    if expected.ndim == 3:  # images and mirror images: unseen ones are seen as the first
+        expected = expected[:, 0]
     expected = expected / torch.linalg.vector_norm(expected, dim=1, keepdim=True)
     for one in (model, again):
         z = votes_of(one, pictures[:120], monkeypatch)[0].double()

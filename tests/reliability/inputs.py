@@ -16,15 +16,16 @@ from typing import Any
 import malformed
 import mutations
 import numpy as np
-from running import fit_run
 
 from dcfsc import DCFSC, AutoencoderFeatures, ClosedFormSubspaceClustering
 from dcfsc.datasets import check_finite, load, originals
-from dcfsc.estimators.registry import load_features, load_model
+from dcfsc.estimators.registry import load_model
 from dcfsc.networks.weights import network_for_weights
 from dcfsc.report import read_details, write_report
+from dcfsc.runs.executor import execute
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.prediction import predict_run
+from dcfsc.runs.request import RunRequest
 
 Rng = np.random.Generator
 N, SHAPE, K = 12, (8, 8), 3
@@ -119,7 +120,8 @@ def _write_run(root: Path, X: np.ndarray, y: np.ndarray) -> None:
     from dcfsc.networks import preset
 
     options = {k: v for k, v in FAST.items() if k != "verbose"} | {"n_clusters": K}
-    fit_run(Dataset("seed", X, y), "dcfsc", options, root / "run", progress=False, report=True)
+    data = Dataset("seed", X, y)
+    execute(RunRequest(data, "dcfsc", options, out=root / "run", progress=False))
     for kind, file in RUN_FILES.items():
         shutil.copy(root / "run" / file, root / kind / f"1{Path(file).suffix}")
     ClosedFormSubspaceClustering(K, random_state=0, device="cpu").fit(X).save(
@@ -170,7 +172,7 @@ def read_model(path: Path) -> None:
 
 
 def read_features(path: Path) -> None:
-    model = load_features(path, device="cpu")
+    model = load_model(path, device="cpu")
     assert np.isfinite(model.transform(images()[:3])).all()
 
 

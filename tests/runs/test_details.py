@@ -285,7 +285,12 @@ def test_large_runs_are_bounded() -> None:
         n_connected=1,
     )
     estimator = SimpleNamespace(
-        affinity_matrix_=A, embedding_=embedding, labels_=labels, n_clusters=k, device="cpu"
+        affinity_matrix_=A,
+        embedding_=embedding,
+        labels_=labels,
+        n_clusters=k,
+        device="cpu",
+        _ridge_features=lambda: None,
     )
     X = rng.integers(0, 256, (n, 3, 20, 20), dtype=np.uint8)
     values = np.linspace(1, 0, k + 10)

@@ -54,7 +54,8 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "classes": 3,
         "notes": data.notes,
     }
-    assert set(record["versions"]) == {"python", "dcfsc", "torch", "numpy", "scipy", "sklearn"}
+    packages = {"torch", "numpy", "scipy", "scikit-learn"}
+    assert set(record["versions"]) == {"python", "dcfsc", *packages}
     assert record["machine"]["device"] == "cpu"
     assert record["machine"]["threads"] >= 1
     assert record["timings"]["fit_seconds"] >= 0
@@ -281,9 +282,10 @@ def test_numbers_of_clusters_that_cannot_be(data: Dataset, tmp_path: Path, n_clu
     [
         ("run.json", None, "was cut short"),
         ("run.json", "{", "damaged"),
-        ("run.json", '{"dcfsc_run": 1}', "damaged"),
-        ("run.json", '{"dcfsc_run": 1, "data": {"n": 90}}', "damaged"),
-        ("run.json", '{"dcfsc_run": 2, "data": {}}', "Upgrade dcfsc"),
+        ("run.json", '{"dcfsc_run": 2}', "damaged"),
+        ("run.json", '{"dcfsc_run": 2, "data": {"n": 90}}', "damaged"),
+        ("run.json", '{"dcfsc_run": 1, "data": {}}', "no longer read; fit again"),
+        ("run.json", '{"dcfsc_run": 3, "data": {}}', "Upgrade dcfsc"),
         ("labels.csv", None, "cannot read"),
         ("labels.csv", "index,label\n0,1\n", "has 1 rows, but the run had 90"),
         ("labels.csv", "index,label\n0,\n", "damaged"),

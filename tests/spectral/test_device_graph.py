@@ -12,7 +12,7 @@ from dcfsc.errors import InputError
 from dcfsc.spectral import cluster
 from dcfsc.spectral.device_graph import read_on_device, smallest_members
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
-from dcfsc.spectral.graph import read_affinity
+from dcfsc.spectral.reading import read_affinity
 
 CPU = torch.device("cpu")
 

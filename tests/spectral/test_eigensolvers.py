@@ -8,7 +8,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from dcfsc.spectral import eigensolvers
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
-from dcfsc.spectral.graph import read_affinity
+from dcfsc.spectral.reading import read_affinity
 
 N, K = 240, 6
 

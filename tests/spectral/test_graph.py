@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError
 from dcfsc.spectral import embed
-from dcfsc.spectral.graph import read_affinity
+from dcfsc.spectral.reading import read_affinity
 
 KINDS = {
     "numpy": np.asarray,

@@ -67,7 +67,10 @@ def fit(
         ),
     ] = None,
     subspace_dim: Annotated[
-        float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
+        float | None,
+        typer.Option(
+            metavar="M", help="Expected dimension of a subspace.", show_default="3; dcfsc: 1.5"
+        ),
     ] = None,
     representation: Annotated[
         str | None,
@@ -78,9 +81,21 @@ def fit(
             show_default="auto",
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
-    affinity: Annotated[str | None, typer.Option(help="How coefficients become a graph.")] = None,
-    assign: Annotated[str | None, typer.Option(help="How the embedding becomes labels.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Training steps.", show_default="100; dsc: 300")
+    ] = None,
+    affinity: Annotated[
+        str | None,
+        typer.Option(
+            help="How coefficients become a graph.", show_default="topk; baselines: their own"
+        ),
+    ] = None,
+    assign: Annotated[
+        str | None,
+        typer.Option(
+            help="How the embedding becomes labels.", show_default="filtered; others: kmeans"
+        ),
+    ] = None,
     features: Annotated[
         str | None,
         typer.Option(
@@ -90,14 +105,25 @@ def fit(
     weights: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
     ] = None,
-    network: Annotated[str | None, typer.Option(help="The network's architecture.")] = None,
-    pretrain_epochs: Annotated[
-        int | None, typer.Option(min=0, help="Epochs of plain reconstruction first.")
+    network: Annotated[
+        str | None, typer.Option(help="The network's architecture.", show_default="auto")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of Adam.")] = None,
+    pretrain_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Epochs of plain reconstruction first.",
+            show_default="60; with --weights: 0",
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam.", show_default="0.001")
+    ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples of a chunk: the same steps with less memory."),
+        typer.Option(
+            min=1, help="Samples of a chunk: the same steps with less memory.", show_default="all"
+        ),
     ] = None,
     labels: LabelsOption = None,
     size: SizeOption = None,
@@ -108,11 +134,14 @@ def fit(
         bool, typer.Option("--resume", help="Go on with an interrupted run in the folder.")
     ] = False,
     checkpoint_every: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="How often to save it.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="How often to save it.", show_default="30"),
     ] = None,
     dist_timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Wait for other processes of torchrun."),
+        typer.Option(
+            metavar="SECONDS", help="Wait for other processes of torchrun.", show_default="600"
+        ),
     ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,

@@ -1,4 +1,7 @@
-"""Scikit-learn estimators: the only room that strings the stages together."""
+"""Scikit-learn estimators, and what they share: checks, saving, prediction, several processes.
+
+They string the stages together and hold no numerical code of their own.
+"""
 
 from .autoencoder_features import AutoencoderFeatures
 from .closed_form import ClosedFormSubspaceClustering

@@ -1,4 +1,7 @@
-"""The paper's tables and figures as experiments that can be run, resumed and shared."""
+"""The paper's tables and figures as experiments that can be run, resumed and shared.
+
+A protocol, its cells and what is drawn from them live here; methods come from the estimators.
+"""
 
 from .catalogue import names
 from .reproduce import Summary, render, reproduce

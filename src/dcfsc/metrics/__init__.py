@@ -1,4 +1,7 @@
-"""Scores: of a partition against the true one, and of coefficients against the true classes."""
+"""Scores: of a partition against the true one, and of coefficients against the true classes.
+
+NumPy arrays in, numbers out.
+"""
 
 from dcfsc.metrics.partition import (
     accuracy,

@@ -1,4 +1,7 @@
-"""Auto-encoders: convolutional and fully connected, the paper's presets, published weights."""
+"""Auto-encoders: convolutional and fully connected, the paper's presets, published weights.
+
+A network knows nothing of how it is trained or what its latents are for.
+"""
 
 from dcfsc.networks.autoencoders import (
     Autoencoder,

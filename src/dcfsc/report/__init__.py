@@ -1,4 +1,7 @@
-"""The HTML report of a run: one self-contained page, drawn from saved results alone."""
+"""The HTML report of a run: one self-contained page, drawn from saved results alone.
+
+Plots of estimators live here too; nothing here computes a clustering.
+"""
 
 from dcfsc.report.details import Details, read_details, with_images, write_details
 from dcfsc.report.page import render, write_report

@@ -80,6 +80,7 @@ class ScatteringMetric(Representation):
         self._prepared = Z, self.coefficients(Z)
 
     def solve_part(self, part: Part) -> Combined:
+        assert self._prepared is not None, "prepare comes first"
         F = self._prepared[1][part.index]
         T = neighbour_metric(F[:, 0].contiguous(), self.setting.n_clusters)
         return self.solve(both_in_metric(F, T))

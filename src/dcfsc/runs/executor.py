@@ -85,8 +85,9 @@ class OneProcess:
         suggestion = None
         if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
             suggestion = suggest_for_run(data, request.given, request.features)
+            options["n_clusters"] = suggestion.k
             estimator.set_params(n_clusters=suggestion.k)
-        check_n_clusters(estimator.n_clusters, len(data), least=2)
+        check_n_clusters(options.get("n_clusters"), len(data), least=2)
         for step in filter(None, (estimator, transformer)):
             check_options(step)
             if not request.progress:

@@ -56,7 +56,7 @@ class ClosedForm(Operator):
         """1 - h, (N,) in float64, without cancellation where the form allows it."""
 
     @cached_property
-    def leverage(self) -> Tensor:  # type: ignore[override]
+    def leverage(self) -> Tensor:
         return 1.0 - self.complement
 
     @property

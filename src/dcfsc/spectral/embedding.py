@@ -15,7 +15,8 @@ from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, components, residual
-from dcfsc.spectral.graph import Affinity, NormalizedAffinity, read_affinity
+from dcfsc.spectral.graph import Affinity, NormalizedAffinity
+from dcfsc.spectral.reading import read_affinity
 
 logger = logging.getLogger("dcfsc")
 

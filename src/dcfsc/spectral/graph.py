@@ -155,59 +155,13 @@ class Graph:
         return SparseAffinity(B, s, tau)
 
 
-def read_affinity(affinity: Affinity, device: str | torch.device | None = None) -> Graph:
-    """Check an affinity and turn it into a `Graph` on ``device`` (None: where it lives).
-
-    The diagonal is dropped, as Ng, Jordan and Weiss do and as SciPy's graph Laplacian does: a
-    point's affinity with itself says nothing about pairs.
-    """
-    place = _device_of(affinity) if device is None else _usable_device(device)
-    if isinstance(affinity, Tensor) and affinity.layout == torch.strided:
-        return _read_dense(affinity.detach(), place)
-    if isinstance(affinity, Tensor):
-        coo = affinity.detach().to_sparse_coo().coalesce().cpu()
-        i, j = coo.indices().numpy()
-        affinity = sp.coo_array((_real(coo.values()).numpy(), (i, j)), shape=tuple(coo.shape))
-    if sp.issparse(affinity):
-        if place.type == "cpu":
-            return read_sparse(affinity, place)
-        from dcfsc.spectral.device_graph import read_on_device  # which builds on this module
-
-        return read_on_device(affinity, place)
-    try:
-        array = np.asarray(affinity)
-    except ValueError as error:
-        raise InputError(f"the affinity is not a matrix ({error}); give an N x N array.") from None
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"the affinity has dtype {array.dtype}; give real numbers.")
-    return _read_dense(torch.from_numpy(np.array(array, dtype=_float_dtype(array.dtype))), place)
-
-
-def _usable_device(device: str | torch.device) -> torch.device:
-    try:
-        place = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise InputError(f"device is {device!r}; give 'cpu', 'cuda' or a torch.device.") from None
-    if place.type not in ("cpu", "cuda"):
-        raise InputError(f"device {place} has no float64 eigensolver; give 'cpu' or 'cuda'.")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("device is cuda but torch sees no CUDA device; give 'cpu'.")
-    return place
-
-
-def _device_of(affinity: Any) -> torch.device:
-    device = affinity.device if isinstance(affinity, Tensor) else torch.device("cpu")
-    # Metal has no float64, and the eigenproblem needs it.
-    return torch.device("cpu") if device.type == "mps" else device
-
-
-def _real(values: Tensor) -> Tensor:
+def real_values(values: Tensor) -> Tensor:
     if values.is_complex():
         raise InputError(f"the affinity has dtype {values.dtype}; give real numbers.")
     return values if values.dtype in (torch.float32, torch.float64) else values.double()
 
 
-def _float_dtype(dtype: np.dtype) -> type:
+def float_dtype(dtype: np.dtype) -> type:
     return np.float32 if dtype == np.float32 else np.float64
 
 
@@ -250,9 +204,9 @@ def check_symmetry(gap: float, largest: float, single: bool) -> None:
         )
 
 
-def _read_dense(A: Tensor, device: torch.device) -> Graph:
+def read_dense(A: Tensor, device: torch.device) -> Graph:
     check_shape(tuple(A.shape))
-    A = _real(A)
+    A = real_values(A)
     single = A.dtype == torch.float32
     W = A.to(device=device, dtype=torch.float64, copy=True)
     check_finite(W.numel() - int(torch.isfinite(W).sum()))

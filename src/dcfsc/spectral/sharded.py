@@ -29,7 +29,8 @@ from dcfsc.spectral.embedding import (
     _solve,
     random_from,
 )
-from dcfsc.spectral.graph import NormalizedAffinity, SparseAffinity, read_affinity
+from dcfsc.spectral.graph import NormalizedAffinity, SparseAffinity
+from dcfsc.spectral.reading import read_affinity
 
 _END, _ROWS, _MULTIPLY = range(3)
 

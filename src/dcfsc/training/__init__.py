@@ -1,4 +1,7 @@
-"""Training: the only room that joins a network to the self-expressive layer."""
+"""Training: the only room that joins a network to the self-expressive layer.
+
+Losses, loops, checkpoints and steps in chunks live here, on tensors alone.
+"""
 
 from .checkpoint import Checkpoint
 from .chunked import EVALUATION_CHUNK, ChunkedStep, Inputs, calibrate_batch_norm, encode

@@ -1,0 +1,83 @@
+"""What --help says of a default is the default."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed
+from dcfsc.cli import fit as fit_module
+from dcfsc.cli import predict, report, reproduce, suggest
+from dcfsc.cli.app import app
+from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM
+from dcfsc.estimators.deep import PRETRAIN_EPOCHS
+from dcfsc.estimators.dsc import DSC
+from dcfsc.estimators.registry import METHODS
+from dcfsc.representations.base import SUBSPACE_DIM
+
+
+def shown_defaults(command: Any) -> dict[str, Any]:
+    """What each option of a command shows in place of a default that is None."""
+    hints = get_type_hints(command, include_extras=True)
+    shown = {}
+    for name, hint in hints.items():
+        for extra in get_args(hint)[1:]:
+            if isinstance(getattr(extra, "show_default", None), str):
+                shown[name] = extra.show_default
+    return shown
+
+
+def default(cls: type, name: str) -> Any:
+    return inspect.signature(cls).parameters[name].default
+
+
+def test_defaults_of_fit_are_those_of_the_estimators():
+    shown = shown_defaults(fit_module.fit)
+    closed, deep = ClosedFormSubspaceClustering, DCFSC
+    assert shown.pop("lam") == default(closed, "lam") == default(deep, "lam")
+    assert shown.pop("representation") == default(closed, "representation")
+    assert shown.pop("subspace_dim") == f"{SUBSPACE_DIM:g}; dcfsc: {LATENT_SUBSPACE_DIM:g}"
+    assert shown.pop("steps") == f"{default(deep, 'steps')}; dsc: {default(DSC, 'steps')}"
+    affinity, _, rest = shown.pop("affinity").partition("; ")
+    assert affinity == default(closed, "affinity") == default(deep, "affinity")
+    assert rest == "baselines: their own"
+    assign, _, others = shown.pop("assign").partition("; others: ")
+    assert assign == default(closed, "assign")
+    rest_of_methods = {default(cls, "assign") for m, cls in METHODS.items() if m != "closed-form"}
+    assert rest_of_methods == {others}
+    assert shown.pop("network") == default(deep, "network")
+    assert shown.pop("pretrain_epochs") == f"{PRETRAIN_EPOCHS}; with --weights: 0"
+    assert float(shown.pop("learning_rate")) == default(deep, "learning_rate")
+    assert shown.pop("batch_size") == "all"
+    assert default(deep, "batch_size") is None
+    assert float(shown.pop("checkpoint_every")) == default(deep, "checkpoint_every")
+    assert float(shown.pop("dist_timeout")) == distributed.TIMEOUT_SECONDS
+    # what the command itself decides
+    assert shown.pop("method").startswith("closed-form; dcfsc")
+    assert shown.pop("out") == "runs/DATA-METHOD"
+    assert shown == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (predict.predict, {"out": "RUN/predictions.csv"}),
+        (report.report, {"out": "RUN/report.html"}),
+        (reproduce.reproduce, {}),
+        (suggest.suggest_k, {"max_k": "50, or N/5"}),
+    ],
+)
+def test_other_commands_show_what_they_do(command, expected):
+    assert shown_defaults(command) == expected
+
+
+def test_an_option_of_fit_that_a_method_has_is_named_as_its_parameter():
+    parameters = {p for cls in METHODS.values() for p in inspect.signature(cls).parameters}
+    options = set(inspect.signature(fit_module.fit).parameters)
+    assert {"lam", "subspace_dim", "representation", "affinity", "assign", "steps"} <= (
+        options & parameters
+    )
+    assert not options & {"metric", "transformations"}
+    assert app is not None
