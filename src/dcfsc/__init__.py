@@ -34,19 +34,6 @@ if TYPE_CHECKING:
     )
     from .training.callbacks import TensorBoard
 
-_ESTIMATORS = (
-    "DCFSC",
-    "DSC",
-    "EDSC",
-    "LRR",
-    "LRSC",
-    "SSC",
-    "SSCOMP",
-    "AutoencoderFeatures",
-    "ClosedFormSubspaceClustering",
-    "KernelSSC",
-    "ScatteringFeatures",
-)
 _OTHERS = {
     "TensorBoard": ".training.callbacks",
     "plot_affinity": ".report.plots",
@@ -97,10 +84,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:
-        return getattr(import_module(".estimators", __name__), name)
-    if name in _OTHERS:
-        return getattr(import_module(_OTHERS[name], __name__), name)
+    if name in __all__:
+        return getattr(import_module(_OTHERS.get(name, ".estimators"), __name__), name)
     if name in _ROOMS:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

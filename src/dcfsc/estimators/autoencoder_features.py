@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from dcfsc.training import EVALUATION_CHUNK, Callback, calibrate_batch_norm, encode
+from dcfsc.training import Callback, calibrate_batch_norm, encode, evaluation_chunk
 
 from .deep import NetworkEstimator
 from .persistence import Persistent
@@ -60,7 +60,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         generator = local_generator(check_random_state(self.random_state))
         with self._pretrained(X, generator, 0) as inputs:
             pass
-        calibrate_batch_norm(self.network_, inputs, EVALUATION_CHUNK)
+        calibrate_batch_norm(self.network_, inputs, evaluation_chunk(inputs))
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
 

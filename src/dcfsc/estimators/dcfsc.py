@@ -13,7 +13,6 @@ from dcfsc import distributed
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, choose_lam, solve, target_dof
 from dcfsc.training import (
-    EVALUATION_CHUNK,
     Absolute,
     Callback,
     Checkpoint,
@@ -196,7 +195,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
                     checkpoint=checkpoint,
                 )
         calibrate_batch_norm(self.network_, inputs, self.batch_size)
-        Z = encode(self.network_, inputs, self.batch_size or EVALUATION_CHUNK)
+        Z = encode(self.network_, inputs, self.batch_size)
         if fixed is None:
             fixed = choose_lam(Z, self._target_dof(n_clusters))
         self.lam_ = fixed

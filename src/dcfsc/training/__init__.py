@@ -4,7 +4,7 @@ Losses, loops, checkpoints and steps in chunks live here, on tensors alone.
 """
 
 from .checkpoint import Checkpoint
-from .chunked import EVALUATION_CHUNK, ChunkedStep, Inputs, calibrate_batch_norm, encode
+from .chunked import ChunkedStep, Inputs, calibrate_batch_norm, encode, evaluation_chunk
 from .dsc import DSCLoss, train_dsc
 from .history import Callback, History, Plateau
 from .lam import Absolute, LamRule, ShareOfEnergy
@@ -12,7 +12,6 @@ from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 
 __all__ = [
-    "EVALUATION_CHUNK",
     "Absolute",
     "Callback",
     "Checkpoint",
@@ -28,6 +27,7 @@ __all__ = [
     "ShareOfEnergy",
     "calibrate_batch_norm",
     "encode",
+    "evaluation_chunk",
     "forward",
     "pretrain",
     "reconstruction_error",

@@ -28,7 +28,8 @@ from .loss import LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import network_context, prepare
 
-EVALUATION_CHUNK = 4096
+# Samples encoded at a time where nothing else is asked for: so many, and not more bytes of them.
+EVALUATION_CHUNK, EVALUATION_BYTES = 4096, 1 << 26
 
 
 class Inputs(Protocol):
@@ -43,6 +44,12 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Any) -> Tensor: ...
+
+
+def evaluation_chunk(X: Inputs, batch_size: int | None = None) -> int:
+    """Samples of X to encode at a time, at most ``batch_size``."""
+    width = 4 * max(1, X[:1].numel())
+    return max(1, min(batch_size or EVALUATION_CHUNK, EVALUATION_BYTES // width))
 
 
 def chunk_slices(n: int, batch_size: int | None) -> list[slice]:
@@ -160,9 +167,9 @@ def _stacked(chunks: Sequence[slice], n: int, run: Callable[[slice], Tensor]) ->
 
 @torch.no_grad()
 def encode(
-    network: Any, X: Inputs, batch_size: int | None = EVALUATION_CHUNK, training: bool = False
+    network: Any, X: Inputs, batch_size: int | None = None, training: bool = False
 ) -> Tensor:
-    """Latents (N, d), a chunk at a time.
+    """Latents (N, d), a chunk at a time, at most ``batch_size`` samples each.
 
     With ``training=True`` batch norm uses the statistics of all of X, as during full-batch
     training; otherwise the running statistics, so that a sample's latent does not depend on its
@@ -171,7 +178,8 @@ def encode(
     network.train(training)
     if training:
         return ChunkedStep(network, X, batch_size).encode()
-    return _stacked(chunk_slices(len(X), batch_size), len(X), lambda rows: network.encoder(X[rows]))
+    chunks = chunk_slices(len(X), evaluation_chunk(X, batch_size))
+    return _stacked(chunks, len(X), lambda rows: network.encoder(X[rows]))
 
 
 @torch.no_grad()

@@ -1,0 +1,55 @@
+"""A file larger than memory should be: a run in one process reads it in chunks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROWS, WIDTH = 8192, 1 << 16  # 2 GiB of float32
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from dcfsc.datasets import Streamed, load
+from dcfsc.machine import peak_resident
+from dcfsc.networks import MLPSpec
+from dcfsc.runs.executor import execute
+from dcfsc.runs.prediction import predict_run
+from dcfsc.runs.request import RunRequest
+
+data = load(sys.argv[1])
+assert isinstance(data.X, Streamed)
+options = {"n_clusters": 3, "network": MLPSpec(data.X.shape[1], (), 4), "pretrain_epochs": 0}
+options |= {"steps": 1, "batch_size": 256, "random_state": 0, "device": "cpu", "assign": "kmeans"}
+request = RunRequest(data, "dcfsc", options, out=Path(sys.argv[2]), progress=False, report=False)
+run = execute(request)
+labels = predict_run(run.folder, data, device="cpu")
+print(json.dumps({"peak": peak_resident(), "n": len(run.labels), "predicted": len(labels)}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak")
+def test_fitting_and_predicting_two_gigabytes_takes_less_than_half_of_them(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    bases = random.normal(size=(3, 2, WIDTH)).astype(np.float32)
+    file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (ROWS, WIDTH))
+    for start in range(0, ROWS, 256):
+        codes = random.normal(size=(256, 2)).astype(np.float32)
+        file[start : start + 256] = codes @ bases[start // 256 % 3]
+    file.flush()
+    size = file.nbytes
+    del file
+    arguments = [str(tmp_path / "x.npy"), str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["n"], told["predicted"]) == (ROWS, ROWS)
+    assert told["peak"] < size / 2, f"{told['peak'] / 2**20:.0f} MiB of {size / 2**20:.0f}"
+    (tmp_path / "x.npy").unlink()
