@@ -155,8 +155,7 @@ def digits() -> dict[str, Any]:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--device", default="auto")
+    options = parser(__doc__, device="auto")
     options.add_argument("--mnist", help=".npy of scattering features")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--part", choices=("both", "seeds", "representations"), default="both")

@@ -16,18 +16,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_scale import K, M, cluster_in_stages, gpu_peak, subspaces, warm_up
-from measure import finish, in_a_process, parser, peak_rss, synchronise
+from bench_scale import K, M, cluster_in_stages, subspaces, warm_up
+from measure import finish, gpu_peak, growing, parser, peak_rss, timed
 
 from dcfsc.files import write_json
 
-WAYS = ("without N x N", "with N x N")
 FIRST_FITTED = {
     "cpu": {"without N x N": 10_000, "with N x N": 2_000},
     "cuda": {"without N x N": 100_000, "with N x N": 3_000},
@@ -49,22 +46,27 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
     return spectral.cluster(Symmetric()(operator, K), K, random_state=0).labels
 
 
-def one(way: str, n: int, device: str) -> dict[str, Any]:
+def closed_form(X: np.ndarray, device: str) -> np.ndarray:
+    return cluster_in_stages(X, K, M, device)[0]
+
+
+WAYS = {"without N x N": closed_form, "with N x N": dense_way}
+
+
+def one(way: str, n: int, device: str, most: float) -> dict[str, Any]:
     from dcfsc.metrics import clustering_error
 
+    # The inverse in float64, B and its affinity, the normalised affinity in float64.
+    if way == "with N x N" and 32 * n * n > most:
+        return {"failed": f"needs about {32 * n * n / 2**30:.0f} GiB"}
     warm_up(device)
     X, y = subspaces(n)
     if device == "cpu":  # the libraries' own buffers
-        cluster_in_stages(X[:1000], K, M, device)
+        closed_form(X[:1000], device)
     before = peak_rss()
-    start = time.perf_counter()
-    if way == "with N x N":
-        labels = dense_way(X, device)
-        synchronise()
-    else:
-        labels, _ = cluster_in_stages(X, K, M, device)
+    seconds, labels = timed(lambda: WAYS[way](X, device))
     return {
-        "seconds": time.perf_counter() - start,
+        "seconds": seconds,
         "error_percent": clustering_error(y, labels),
         "added_rss": peak_rss() - before,
         **gpu_peak(device),
@@ -84,18 +86,8 @@ def measure_all(args: argparse.Namespace) -> dict[str, Any]:
     memory = "peak_gpu" if args.device.startswith("cuda") else "added_rss"
     figures: dict[str, Any] = {"device": args.device, "memory": memory}
     for way in WAYS:
-        rows: list[dict[str, Any]] = []
-        for n in (int(size) for size in args.sizes.split(",")):
-            # The inverse in float64, B and its affinity, the normalised affinity in float64.
-            if way == "with N x N" and 32 * n * n > args.bytes:
-                rows.append({"N": n, "failed": f"needs about {32 * n * n / 2**30:.0f} GiB"})
-                break
-            arguments = ["--one", way, str(n), "--device", args.device]
-            rows.append({"N": n, **in_a_process(__file__, arguments, args.limit)})
-            print(way, rows[-1], file=sys.stderr, flush=True)
-            if "failed" in rows[-1]:
-                break
-        figures[way] = {"runs": rows}
+        arguments = ["--device", args.device, "--bytes", str(args.bytes), "--one", way]
+        figures[way] = {"runs": growing(__file__, way, args.sizes, arguments, args.limit)}
     fit(figures)
     return figures
 
@@ -137,26 +129,24 @@ def plot(path: Path) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    options = parser(__doc__, device="cpu")
     options.add_argument("--sizes", default="1000,2000,5000,10000,20000,50000,100000,1000000")
-    options.add_argument("--device", default="cpu")
     options.add_argument("--limit", type=float, default=600.0, help="seconds for one run")
     options.add_argument("--bytes", type=float, default=12e9, help="memory for the N x N way")
     options.add_argument("--one", nargs=2, metavar=("WAY", "N"), help=argparse.SUPPRESS)
     options.add_argument("--plot", type=Path, help="only draw the picture of this file")
     args = options.parse_args()
     if args.one:
-        print(json.dumps(one(args.one[0], int(args.one[1]), args.device)))
+        print(json.dumps(one(args.one[0], int(args.one[1]), args.device, args.bytes)))
         return
     if args.plot:
         record = json.loads(args.plot.read_text())
         fit(record["figures"])
         write_json(args.plot, record)
-        plot(args.plot)
-        return
-    finish(args, "growth", measure_all(args))
-    if args.json:
-        plot(args.json)
+    else:
+        finish(args, "growth", measure_all(args))
+    if path := args.plot or args.json:
+        plot(path)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,7 @@ def case(n: int, d: int, device: str, repeats: int) -> dict[str, object]:
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
-    options.add_argument("--device", default="cpu")
-    args = options.parse_args()
+    args = parser(__doc__, device="cpu").parse_args()
     sizes = [(400, 80), (2432, 1080), (7168, 4608), (20_000, 500)]
     if args.device == "cpu":
         sizes.remove((7168, 4608))

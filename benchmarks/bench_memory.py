@@ -49,7 +49,7 @@ def one(method: str, n: int) -> dict[str, object]:
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    options = parser(__doc__)
     options.add_argument("--sizes", default="1000,2000,4000")
     options.add_argument("--one", nargs=2, metavar=("METHOD", "N"))
     args = options.parse_args()

@@ -22,16 +22,14 @@ import argparse
 import json
 import logging
 import sys
-import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_scale import cluster_in_stages, gpu_peak, nearest_neighbors, warm_up
-from measure import finish, in_a_process, parser, peak_rss
+from bench_scale import cluster_in_stages, nearest_neighbors, warm_up
+from measure import finish, gpu_peak, growing, in_a_process, parser, peak_rss, timed
 
 K = 10
 SEEDS = 5
@@ -98,7 +96,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
 def matching_pursuit(X: np.ndarray) -> np.ndarray:
     from dcfsc import SSCOMP
 
-    return SSCOMP(K, random_state=0).fit(X).labels_
+    return SSCOMP(K, random_state=0).fit_predict(X)
 
 
 def elastic_net(X: np.ndarray, tau: float = 0.9, gamma_0: float = 50.0) -> np.ndarray:
@@ -123,15 +121,11 @@ def elastic_net(X: np.ndarray, tau: float = 0.9, gamma_0: float = 50.0) -> np.nd
         codes.append(sp.csr_array(model.fit(columns, target).coef_[None, :]))
         columns[:, j] = target
     C = abs(sp.vstack(codes, format="csr"))
-    A = C + C.T
-    model = SpectralClustering(K, affinity="precomputed", random_state=0)
-    return model.fit_predict(A)
+    return SpectralClustering(K, affinity="precomputed", random_state=0).fit_predict(C + C.T)
 
 
 PEERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "nearest-neighbour spectral clustering (scikit-learn)": partial(
-        nearest_neighbors, n_clusters=K
-    ),
+    "nearest-neighbour spectral clustering (scikit-learn)": lambda X: nearest_neighbors(X, K),
     "SSCOMP (this library)": matching_pursuit,
     "elastic net (scikit-learn's solver)": elastic_net,
 }
@@ -140,21 +134,8 @@ PEERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def one_peer(name: str, args: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     X, y = load(args.features, args.n)
-    start = time.perf_counter()
-    labels = PEERS[name](X)
-    seconds = time.perf_counter() - start
+    seconds, labels = timed(lambda: PEERS[name](X))
     return {"seconds": seconds, **scores(y, labels), "peak_rss": peak_rss()}
-
-
-def grow_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = []
-    for n in (int(size) for size in args.peer_sizes.split(",")):
-        arguments = [str(args.features), "--peer", name, "--n", str(n)]
-        rows.append({"N": n, **in_a_process(__file__, arguments, args.peer_limit)})
-        print(name, rows[-1], file=sys.stderr, flush=True)
-        if "failed" in rows[-1]:
-            break
-    return rows
 
 
 def deep(args: argparse.Namespace) -> None:
@@ -174,12 +155,12 @@ def deep(args: argparse.Namespace) -> None:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        start = time.perf_counter()
-        model = DCFSC(**common, **DEEP, random_state=seed).fit(data.X)
+        model = DCFSC(**common, **DEEP, random_state=seed)
+        seconds = timed(lambda model=model: model.fit(data.X))[0]
         run = {
             "seed": seed,
             "error": scores(y, model.labels_)["error_percent"],
-            "seconds": time.perf_counter() - start,
+            "seconds": seconds,
             "seconds_a_step": float(np.median(model.history_.column("seconds", "train"))),
             "latent_dim": model.latents_.shape[1],
             "peak_rss": peak_rss(),
@@ -191,10 +172,9 @@ def deep(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    options = parser(__doc__, device="cpu")
     options.add_argument("features", type=Path, nargs="?", help=".npy, a row for each image")
     options.add_argument("--deep", action="store_true", help="DCFSC on the images instead")
-    options.add_argument("--device", default="cpu")
     options.add_argument("--subspace-dim", type=float, help="the estimator's default if not given")
     options.add_argument("--seeds", type=int, default=SEEDS)
     options.add_argument("--no-peers", action="store_true")
@@ -221,7 +201,9 @@ def main() -> None:
         run += ["--subspace-dim", str(args.subspace_dim)]
     figures: dict[str, Any] = {"ours": in_a_process(__file__, run), "peers": {}}
     for name in () if args.no_peers else PEERS:
-        figures["peers"][name] = grow_peer(name, args)
+        arguments = [str(args.features), "--peer", name, "--n"]
+        rows = growing(__file__, name, args.peer_sizes, arguments, args.peer_limit)
+        figures["peers"][name] = rows
     finish(args, "mnist", figures)
 
 

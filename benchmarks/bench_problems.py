@@ -202,8 +202,7 @@ def loaded(args: Any) -> Iterator[tuple[str, Samples]]:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--device", default="auto")
+    options = parser(__doc__, device="auto")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--shard", default="0/1", metavar="I/N", help="the I-th of N parts")
     options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")

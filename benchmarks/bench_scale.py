@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from measure import finish, in_a_process, parser, peak_rss, synchronise
+from measure import finish, gpu_peak, in_a_process, parser, peak_rss, timed
 
 K, M, D = 20, 6, 64
 SEARCHES = ("topk", "topk_cosine", "approximate_topk")
@@ -35,11 +35,8 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, name: str, run: Callable[[], Any]) -> Any:
-        synchronise()
-        start = time.perf_counter()
-        result = run()
-        synchronise()
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        seconds, result = timed(run)
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         return result
 
 
@@ -94,14 +91,9 @@ def cluster_in_stages(
     stages.seconds["affinity"] -= stages.seconds["search"]
     place = spectral.place_for(A, operator.device)
     random = np.random.RandomState(seed)
-    embedding = stages(
-        "embedding",
-        lambda: spectral.embed(A, n_clusters, random_state=random, device=place),
-    )
-    labels = stages(
-        "assignment",
-        lambda: spectral.assign(embedding, n_clusters, random_state=random, device=place),
-    )
+    where: Any = {"random_state": random, "device": place}
+    embedding = stages("embedding", lambda: spectral.embed(A, n_clusters, **where))
+    labels = stages("assignment", lambda: spectral.assign(embedding, n_clusters, **where))
     return labels, {
         "seconds": time.perf_counter() - begin,
         "stages": stages.seconds,
@@ -112,17 +104,6 @@ def cluster_in_stages(
         "solver": embedding.solver,
         "residual": embedding.residual,
         "connected_components": embedding.n_connected,
-    }
-
-
-def gpu_peak(device: str) -> dict[str, int | None]:
-    import torch
-
-    if not device.startswith("cuda"):
-        return {"peak_gpu": None, "peak_gpu_reserved": None}
-    return {
-        "peak_gpu": torch.cuda.max_memory_allocated(),
-        "peak_gpu_reserved": torch.cuda.max_memory_reserved(),
     }
 
 
@@ -140,14 +121,7 @@ def warm_up(device: str, dimension: int = D) -> float:
 def subspaces(n: int, noise: float = 0.1, dimension: int = D) -> tuple[np.ndarray, np.ndarray]:
     from dcfsc.datasets import synthetic
 
-    data = synthetic(
-        n_samples=n,
-        n_clusters=K,
-        subspace_dim=M,
-        ambient_dim=dimension,
-        noise=noise,
-        random_state=0,
-    )
+    data = synthetic(n, K, M, dimension, noise=noise, random_state=0)
     assert data.y is not None
     return np.asarray(data.X), data.y
 
@@ -195,19 +169,14 @@ def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:
 
     X, y = subspaces(n, noise)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
-    start = time.perf_counter()
-    labels = PEERS[name](X)
-    return {
-        "seconds": time.perf_counter() - start,
-        "error_percent": clustering_error(y, labels),
-        "peak_rss": peak_rss(),
-    }
+    seconds, labels = timed(lambda: PEERS[name](X))
+    error = clustering_error(y, labels)
+    return {"seconds": seconds, "error_percent": error, "peak_rss": peak_rss()}
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    options = parser(__doc__, device="cpu")
     options.add_argument("--sizes", "--n", default="1000,10000,100000")
-    options.add_argument("--device", default="cpu")
     options.add_argument("--noise", type=float, default=0.1)
     options.add_argument("--search", choices=("exact", "approximate"), default="exact")
     options.add_argument("--peers", action="store_true", help="scikit-learn's alternatives too")

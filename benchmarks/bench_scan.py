@@ -9,13 +9,10 @@ are nearly the same, which the filter can prove nothing about.
 
 from __future__ import annotations
 
-import statistics
-import time
-from typing import Any
+from functools import partial
 
 from check_cuda_topk import rows
-from measure import finish, parser, synchronise
-from torch import Tensor
+from measure import finish, interleaved, parser
 
 from dcfsc.neighbours import largest_inner_products
 
@@ -23,25 +20,16 @@ SIZES = (10_000, 20_000, 40_000, 80_000, 100_000, 120_000, 200_000)
 K = 16
 
 
-def milliseconds(Y: Tensor, scan: Any, repeats: int) -> float:
-    times = []
-    for _ in range(repeats + 1):  # the first builds kernels
-        synchronise()
-        start = time.perf_counter()
-        largest_inner_products(Y, Y, K, diagonal=0, scan=scan)
-        synchronise()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[1:])
-
-
 def main() -> None:
-    options = parser(__doc__ or "")
-    args = options.parse_args()
+    args = parser(__doc__).parse_args()
     figures = []
     for kind, d in (("subspaces", 16), ("subspaces", 64), ("duplicates", 64), ("ties", 64)):
         for n in SIZES:
             Y = rows(n, d, kind)
-            times = {scan: milliseconds(Y, scan, args.repeats) for scan in ("plain", "half")}
+            scan = partial(largest_inner_products, Y, Y, K, diagonal=0)
+            both = {name: partial(scan, scan=name) for name in ("plain", "half")}
+            seconds = interleaved(both, args.repeats)  # a first run builds kernels
+            times = {name: 1e3 * row["median"] for name, row in seconds.items()}
             figures.append({"rows": kind, "d": d, "N": n, "milliseconds": times})
             print(figures[-1], flush=True)
     finish(args, "scan", figures)

@@ -1,44 +1,27 @@
-"""Sparse self-expression: speed against a peer in the same run, and peak memory against N.
+"""Sparse self-expression: speed against a peer in the same run.
 
-    python benchmarks/bench_sparse_solvers.py [--only omp ssc memory] [--json FILE]
+    python benchmarks/bench_sparse_solvers.py [--only omp ssc] [--json FILE]
 
 omp     SSC-OMP on 10,000 x 500 against a loop of scikit-learn's ``orthogonal_mp``, one call per
         sample over the others. The loop is timed on a random subset of samples and scaled; the
         supports are compared on the same samples.
 ssc     The outlier program on Extended Yale B (the images themselves if ``$DCFSC_DATA`` is set,
         else random data of the same 2,432 x 2,016), against ADMM as it is usually written: a dense
-        inverse of order N + d and every multiplier explicit, timed for a few steps and scaled to as
-        many as ours took.
-memory  Peak resident memory of each solver, each in a process of its own, against the estimate of
-        its ``*_memory`` function.
+        inverse of order N + d and every multiplier explicit, timed for a few steps.
+
+bench_memory.py compares their memory with the estimates.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import resource
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from measure import finish, in_a_process, interleaved, parser
+from measure import finish, interleaved, parser, timed
 
-from dcfsc.self_expression.kernel import (
-    kernel_matrix,
-    kernel_sparse_self_expression,
-    kernel_sparse_self_expression_memory,
-)
-from dcfsc.self_expression.matching_pursuit import (
-    orthogonal_matching_pursuit,
-    orthogonal_matching_pursuit_memory,
-)
-from dcfsc.self_expression.sparse import sparse_self_expression, sparse_self_expression_memory
+from dcfsc.self_expression import orthogonal_matching_pursuit, sparse_self_expression
 
 
 def noisy_subspaces(n: int, d: int, k: int = 10, dim: int = 5, noise: float = 0.1) -> torch.Tensor:
@@ -49,12 +32,6 @@ def noisy_subspaces(n: int, d: int, k: int = 10, dim: int = 5, noise: float = 0.
     Z = np.einsum("ni,nid->nd", rng.standard_normal((n, dim)), bases[labels], optimize=True)
     Z += noise * np.sqrt(dim / d) * rng.standard_normal((n, d))
     return torch.nn.functional.normalize(torch.from_numpy(Z), dim=1).float()
-
-
-def seconds(run: Callable[[], object]) -> tuple[float, object]:
-    start = time.perf_counter()
-    value = run()
-    return time.perf_counter() - start, value
 
 
 def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
@@ -80,7 +57,7 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
             c = orthogonal_mp(X[others].T, X[i], n_nonzero_coefs=k)
             supports.append(set(others[np.flatnonzero(c)].tolist()))
 
-    took, _ = seconds(loop)
+    took, _ = timed(loop)
     row["loop_samples"] = len(chosen)
     row["loop_s"] = took * n / len(chosen)
     row["loop_scaled_from_subset"] = len(chosen) < n
@@ -120,15 +97,15 @@ def textbook_admm(Z: torch.Tensor, alpha: float, steps: int) -> float:
             U = U + alpha * (A - C)
             (A - C).abs().max()
 
-    return seconds(run)[0] / steps
+    return timed(run)[0] / steps
 
 
 def bench_ssc(max_iter: int, peer_steps: int) -> dict:
     Z, name = faces()
     row: dict = {"data": name, "N": Z.shape[0], "d": Z.shape[1], "max_iter": max_iter}
-    took, code = seconds(lambda: sparse_self_expression(Z, 20.0, max_iter=max_iter))
-    row |= {"total_s": took, "n_iter": code.n_iter, "residual": code.residual}  # type: ignore[attr-defined]
-    row["density"] = float((code.coefficients != 0).double().mean())  # type: ignore[attr-defined]
+    took, code = timed(lambda: sparse_self_expression(Z, 20.0, max_iter=max_iter))
+    row |= {"total_s": took, "n_iter": code.n_iter, "residual": code.residual}
+    row["density"] = float((code.coefficients != 0).double().mean())
     row["seconds_per_step"] = took / row["n_iter"]
     row["textbook_steps"] = peer_steps
     row["textbook_seconds_per_step"] = textbook_admm(Z, 20.0, peer_steps)
@@ -136,78 +113,17 @@ def bench_ssc(max_iter: int, peer_steps: int) -> dict:
     return row
 
 
-SSC = (sparse_self_expression, sparse_self_expression_memory)
-OMP = (orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory)
-KERNEL_SSC = (
-    kernel_sparse_self_expression,
-    lambda n, d, dtype: kernel_sparse_self_expression_memory(n, dtype),
-)
-# Each solver, the estimate of its memory, and the options of both.
-SOLVERS: dict[str, tuple[tuple[Callable[..., Any], Callable[..., int]], dict[str, Any]]] = {
-    "ssc-outliers": (SSC, {}),
-    "ssc-lasso": (SSC, {"outliers": False}),
-    "ssc-lasso-blocks": (SSC, {"outliers": False, "block_rows": 250, "layout": "csr"}),
-    "kssc": (KERNEL_SSC, {}),
-    "omp-gram": (OMP, {"gram": True}),
-    "omp-scan": (OMP, {"gram": False}),
-}
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
-def measure(solver: str, n: int, d: int) -> int:
-    """Peak bytes above what is resident before the solver starts; for a process of its own."""
-    (solve, _), options = SOLVERS[solver]
-    steps = {} if solver.startswith("omp") else {"max_iter": 15}
-    run = partial(solve, **options, **steps)
-    Z = noisy_subspaces(n, d)
-    argument = kernel_matrix(Z, "rbf") if solver == "kssc" else Z
-    run(argument[:50, :50] if solver == "kssc" else Z[:50])  # libraries load before the count
-    before = resident_bytes()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-    run(argument)
-    status = Path("/proc/self/status").read_text()
-    peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    return peak - before
-
-
-def bench_memory(sizes: list[int], d: int) -> list[dict]:
-    rows = []
-    for solver, ((_, estimate), options) in SOLVERS.items():
-        for n in sizes:
-            row: dict[str, Any] = {"solver": solver, "N": n, "d": d}
-            row["estimate_mib"] = estimate(n, d, torch.float32, **options) / 2**20
-            row |= in_a_process(__file__, ["--measure", solver, str(n), str(d)])
-            if "peak_mib" in row:
-                row["estimate_over_peak"] = row["estimate_mib"] / row["peak_mib"]
-            rows.append(row)
-    return rows
-
-
 def main() -> None:
-    options = parser(__doc__ or "")
-    options.add_argument("--only", nargs="+", choices=["omp", "ssc", "memory"])
+    options = parser(__doc__)
+    options.add_argument("--only", nargs="+", choices=["omp", "ssc"])
     options.add_argument("--n", type=int, default=10_000, help="samples for omp")
-    options.add_argument("--loop-samples", type=int, default=50)
     options.add_argument("--max-iter", type=int, default=150, help="steps of ssc")
-    options.add_argument("--textbook-steps", type=int, default=2)
-    options.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 4000])
-    options.add_argument("--dimension", type=int, default=200, help="features for memory")
-    options.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     args = options.parse_args()
-    if args.measure:
-        solver, n, d = args.measure
-        print(json.dumps({"peak_mib": measure(solver, int(n), int(d)) / 2**20}))
-        return
     # A load above the number of threads in use: other work shares the machine.
     figures: dict = {"load_before": os.getloadavg()[0]}
     runs = {
-        "omp": lambda: bench_omp(args.n, 500, 5, args.repeats, args.loop_samples),
-        "ssc": lambda: bench_ssc(args.max_iter, args.textbook_steps),
-        "memory": lambda: bench_memory(args.sizes, args.dimension),
+        "omp": lambda: bench_omp(args.n, 500, 5, args.repeats, loop_samples=50),
+        "ssc": lambda: bench_ssc(args.max_iter, peer_steps=2),
     }
     figures |= {part: run() for part, run in runs.items() if part in (args.only or runs)}
     figures["load_after"] = os.getloadavg()[0]

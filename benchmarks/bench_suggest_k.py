@@ -93,7 +93,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    args = parser(__doc__ or "").parse_args()
+    args = parser(__doc__).parse_args()
     warnings.simplefilter("ignore")
     rows = defaultdict(list)
     for family, X, k, options in problems():

@@ -11,13 +11,12 @@ only timed and checked on a sample of rows.
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
 import torch
-from measure import finish, parser, synchronise
+from measure import finish, parser, timed
 from torch import Tensor
 
 from dcfsc.neighbours import half_filter
@@ -48,11 +47,9 @@ def rows(n: int, d: int, kind: str) -> Tensor:
     bases = torch.linalg.qr(normal(20, d, m)).Q  # (20, d, m)
     Y = torch.empty(n, d, device="cuda")
     for c in range(20):
-        part = Y[c::20]
-        x = normal(len(part), m) @ bases[c].T
-        noise = normal(len(part), d)
+        x = normal(len(Y[c::20]), m) @ bases[c].T
         scale = 0.1 * x.norm(dim=1, keepdim=True) / d**0.5
-        Y[c::20] = x + scale * noise
+        Y[c::20] = x + scale * normal(*x.shape)
     return Y / Y.norm(dim=1, keepdim=True)
 
 
@@ -80,14 +77,6 @@ def excess(Y: Tensor, found: tuple[Tensor, Tensor]) -> float:
         assert (indices[part] != part[:, None]).all(), "a row found itself"
         assert (indices[part].sort(1).values.diff(dim=1) > 0).all(), "a column twice"
     return worst
-
-
-def timed(run: Any) -> tuple[float, Any]:
-    synchronise()
-    start = time.perf_counter()
-    result = run()
-    synchronise()
-    return time.perf_counter() - start, result
 
 
 def bounds_gap(Y: Tensor) -> float | None:
@@ -129,7 +118,7 @@ def case(n: int, d: int, kind: str, k: int, plain: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    options = parser(__doc__ or "")
+    options = parser(__doc__)
     options.add_argument("--largest", type=int, default=1_000_000, help="0: only the small cases")
     args = options.parse_args()
     figures: list[dict[str, Any]] = []

@@ -34,20 +34,34 @@ def interleaved(
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(repeats):
         for name, run in variants.items():
-            synchronise()
-            start = time.perf_counter()
-            run()
-            synchronise()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(timed(run)[0])
     return {
         name: {"median": statistics.median(t), "min": min(t), "runs": len(t)}
         for name, t in times.items()
     }
 
 
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds and result; a GPU is waited for at both ends."""
+    synchronise()
+    start = time.perf_counter()
+    result = run()
+    synchronise()
+    return time.perf_counter() - start, result
+
+
 def synchronise() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def gpu_peak(device: str) -> dict[str, int | None]:
+    if not device.startswith("cuda"):
+        return {"peak_gpu": None, "peak_gpu_reserved": None}
+    return {
+        "peak_gpu": torch.cuda.max_memory_allocated(),
+        "peak_gpu_reserved": torch.cuda.max_memory_reserved(),
+    }
 
 
 def peak_rss() -> int:
@@ -84,10 +98,25 @@ def in_a_process(script: str, arguments: list[str], limit: float | None = None) 
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=description)
+def growing(script: str, name: str, sizes: str, arguments: list[str], limit: float) -> list[dict]:
+    """What a script prints for each size, with ``arguments`` and the size, until one run fails."""
+    rows: list[dict] = []
+    for n in sizes.split(","):
+        rows.append({"N": int(n), **in_a_process(script, [*arguments, n], limit)})
+        print(name, rows[-1], file=sys.stderr, flush=True)
+        if "failed" in rows[-1]:
+            break
+    return rows
+
+
+def parser(description: str | None, device: str | None = None) -> argparse.ArgumentParser:
+    """The options of every benchmark; ``device`` is the default of one, where there is a choice."""
+    raw = argparse.RawDescriptionHelpFormatter
+    result = argparse.ArgumentParser(description=description, formatter_class=raw)
     result.add_argument("--json", type=Path, help="write the figures to this file")
     result.add_argument("--repeats", type=int, default=5)
+    if device is not None:
+        result.add_argument("--device", default=device)
     result.add_argument("--quiet", action="store_true", help="do not print the figures")
     return result
 

@@ -15,54 +15,35 @@ SAME = {"strict", "non_blocking", "stacklevel"}  # keywords whose value changes 
 SYMMETRIC = {"isinstance", "max", "min", "maximum", "minimum", "equal", "allclose", "outer"}
 SYMMETRIC |= {"accuracy", "clustering_error", "nmi", "ari"}
 SYMMETRIC |= {"normalized_mutual_info_score", "adjusted_rand_score"}
-OPERATORS: dict[type, type] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.LShift: ast.RShift,
+CALLS = "max-min any-all argmax-argmin sum-mean clamp_min-clamp_max maximum-minimum amax-amin"
+OPERATORS = "Lt-LtE Gt-GtE Eq-NotEq In-NotIn Is-IsNot And-Or Add-Sub Mult-Div BitAnd-BitOr"
+ONE_WAY = {"FloorDiv": "Mult", "Mod": "FloorDiv", "Pow": "Mult", "LShift": "RShift"}
+OTHER = ONE_WAY | {
+    a: b
+    for pair in f"{CALLS} {OPERATORS}".split()
+    for a, b in (pair.split("-"), pair.split("-")[::-1])
 }
-PAIRS = [("max", "min"), ("any", "all"), ("argmax", "argmin"), ("sum", "mean")]
-PAIRS += [("clamp_min", "clamp_max"), ("maximum", "minimum"), ("amax", "amin")]
-CALLS = dict(PAIRS) | {b: a for a, b in PAIRS}
-OVER_AN_AXIS = {*CALLS, "norm", "cumsum", "argsort", "sort", "squeeze", "unsqueeze"}
+OVER_AN_AXIS = {*OTHER, "norm", "cumsum", "argsort", "sort", "squeeze", "unsqueeze"}
 
 
 class Edit(NamedTuple):
-    """``holder.key`` or ``holder[key]`` becomes ``value``."""
+    """``node.field`` becomes ``value``."""
 
-    holder: Any
-    key: Any
+    node: ast.AST
+    field: str
     value: Any
     line: int
     reached: range | None  # lines of which one is executed if the edit is; None: on import
     text: str
 
     def apply(self) -> None:
-        _put(self.holder, self.key, self.value)
+        setattr(self.node, self.field, self.value)
 
 
 def edits(tree: ast.Module, source: str, skipped: set[str]) -> list[Edit]:
     """Every change to be made to a module, in a fixed order, none of them made."""
     found = _Edits(source, skipped)
-    found.block(tree.body, None, set(), None)
+    found.block(tree, "body", set(), None)
     return found.all
 
 
@@ -72,102 +53,114 @@ class _Edits:
         self.marked = {i for i, text in enumerate(source.splitlines(), 1) if MARK in text}
         self.skipped = {"__repr__", "__str__", *skipped}
 
-    def block(self, body: list, reached: range | None, bound: set[str], function: Any) -> None:
+    def block(self, parent: Any, field: str, bound: set[str], function: Any) -> None:
         """``bound``: the names that have a value already; ``function``: where we are."""
-        for i, node in enumerate(body):
+        for i, node in enumerate(getattr(parent, field)):
             last = node.body[0].lineno - 1 if hasattr(node, "body") else node.end_lineno
             lines = range(node.lineno, max(last, node.lineno) + 1)
             if _left_out(node) or self.marked & {*lines}:
                 continue
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                self.definition(node, reached)
+                self.definition(node)
                 continue
             inner = None if function is None else lines
             if function is not None:
-                self.statement(body, i, inner, bound, function)
+                for other in _other_statements(node, bound, function):
+                    self.add(node, other, inner, parent, field, i)
             if not isinstance(node, ast.Raise):
                 self.parts(node, inner)
-            for part in ("body", "orelse", "handlers", "finalbody"):
-                for child in (inside := getattr(node, part, [])):
-                    if isinstance(child, ast.ExceptHandler):
-                        self.block(child.body, inner, bound, function)
-                if inside and isinstance(inside[0], ast.stmt):
-                    self.block(inside, inner, bound, function)
+            for part in ("body", "orelse", "finalbody"):
+                if isinstance(getattr(node, part, None), list):
+                    self.block(node, part, bound, function)
+            for handler in getattr(node, "handlers", ()):
+                self.block(handler, "body", bound, function)
             bound |= _stored(node)
 
-    def definition(self, node: Any, reached: range | None) -> None:
+    def definition(self, node: Any) -> None:
         if node.name in self.skipped:
             return
         if isinstance(node, ast.ClassDef):
-            self.block(node.body, None, set(), None)
+            self.block(node, "body", set(), None)
             return
-        span = range(node.body[0].lineno, node.end_lineno + 1)
-        self.parts(node.args, span)
-        self.block(node.body, span, {a.arg for a in _all(node.args, ast.arg)}, node)
-
-    def statement(self, body: list, i: int, lines: Any, bound: set[str], function: Any) -> None:
-        """Leave a statement out, where that is more than an unbound name."""
-        node = body[i]
-        gone = isinstance(node, ast.Expr | ast.AugAssign | ast.Raise)
-        if gone or (isinstance(node, ast.Assign) and _stored(node) <= bound):
-            self.add(node, body, i, ast.Pass(), lines)
-        if isinstance(node, ast.Break | ast.Continue):
-            other = ast.Continue() if isinstance(node, ast.Break) else ast.Break()
-            self.add(node, body, i, other, lines)
-        optional = function.returns is None or "None" in ast.unparse(function.returns)
-        if optional and isinstance(node, ast.Return) and not _constant(node.value):
-            self.add(node, body, i, ast.Return(ast.Constant(None)), lines)
+        self.parts(node.args, range(node.body[0].lineno, node.end_lineno + 1))
+        names = {child.arg for child in ast.walk(node.args) if isinstance(child, ast.arg)}
+        self.block(node, "body", names, node)
 
     def parts(self, node: ast.AST, lines: range | None) -> None:
         """Changes to the expressions below a node, statements apart."""
-        for field, holder, key, child in _slots(node):
-            if isinstance(node, ast.keyword) and node.arg in SAME:
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in SAME):
+            return
+        for field, value in ast.iter_fields(node):
+            if field in ("annotation", "returns", "ctx", "handlers"):
                 continue
-            for value in _others(node, field, child):
-                self.add(node, holder, key, value, lines)
-            if isinstance(child, ast.Call):
-                self.call(child, lines)
-            self.parts(child, lines)
+            for i, child in enumerate(value if isinstance(value, list) else [value]):
+                if not isinstance(child, ast.AST) or isinstance(child, ast.stmt):
+                    continue
+                for other in _other_parts(node, field, child):
+                    self.add(node, other, lines, node, field, i)
+                if isinstance(child, ast.Call):
+                    for holder, name, other in _other_calls(child):
+                        self.add(child, other, lines, holder, name)
+                self.parts(child, lines)
 
-    def call(self, node: ast.Call, lines: range | None) -> None:
-        name = _name(node)
-        if name in CALLS:
-            part = "attr" if isinstance(node.func, ast.Attribute) else "id"
-            self.add(node, node.func, part, CALLS[name], lines)
-        plain = [a for a in node.args[:2] if not isinstance(a, ast.Starred)]
-        if len(plain) == 2 and name not in SYMMETRIC and ast.dump(plain[0]) != ast.dump(plain[1]):
-            self.add(node, node, "args", [*plain[::-1], *node.args[2:]], lines)
-
-    def add(self, parent: ast.AST, holder: Any, key: Any, value: Any, lines: range | None) -> None:
-        old = holder[key] if isinstance(holder, list) else getattr(holder, key)
-        line = int(getattr(old, "lineno", 0) or getattr(parent, "lineno", 0))
-        wide = (
-            isinstance(parent, ast.expr | ast.keyword | ast.AugAssign)
-            and value.__class__ != ast.Pass
-        )
-        before = ast.unparse(parent if wide else old)
-        _put(holder, key, value)
-        after = ast.unparse(parent if wide else value)
-        _put(holder, key, old)
-        self.all.append(Edit(holder, key, value, line, lines, f"{before}  ->  {after}"))
+    def add(
+        self, shown: Any, value: Any, lines: range | None, node: Any, field: str, i: int = 0
+    ) -> None:
+        """``shown`` is the part of the code by which the edit is described."""
+        old = whole = getattr(node, field)
+        if isinstance(old, list) and not isinstance(value, list):
+            old, value = whole[i], [*whole[:i], value, *whole[i + 1 :]]
+        line = getattr(old, "lineno", 0) or getattr(shown, "lineno", 0)
+        wide = isinstance(shown, ast.expr | ast.keyword | ast.AugAssign) and shown is not old
+        before = ast.unparse(shown if wide else old)
+        setattr(node, field, value)
+        after = ast.unparse(shown if wide else value[i] if isinstance(value, list) else value)
+        setattr(node, field, whole)
+        self.all.append(Edit(node, field, value, line, lines, f"{before}  ->  {after}"))
 
 
-def _others(node: ast.AST, field: str, child: Any) -> Iterator[Any]:
+def _other_statements(node: ast.stmt, bound: set[str], function: Any) -> Iterator[ast.stmt]:
+    """What may stand in place of a statement; nothing, where that is more than an unbound name."""
+    gone = isinstance(node, ast.Expr | ast.AugAssign | ast.Raise)
+    if gone or (isinstance(node, ast.Assign) and _stored(node) <= bound):
+        yield ast.Pass()
+    elif isinstance(node, ast.Break | ast.Continue):
+        yield ast.Continue() if isinstance(node, ast.Break) else ast.Break()
+    optional = function.returns is None or "None" in ast.unparse(function.returns)
+    if (
+        isinstance(node, ast.Return)
+        and optional
+        and not isinstance(node.value, ast.Constant | None)
+    ):
+        yield ast.Return(ast.Constant(None))
+
+
+def _other_parts(node: Any, field: str, child: Any) -> Iterator[Any]:
     """What the child of a node may become."""
+    kind = type(child).__name__
     if isinstance(child, ast.Constant) and isinstance(child.value, int | float):
         yield ast.Constant(_other_number(child.value, node))
-    elif type(child) in OPERATORS and not isinstance(getattr(node, "left", None), ast.JoinedStr):
-        yield OPERATORS[type(child)]()
+    elif kind in OTHER and not isinstance(getattr(node, "left", None), ast.JoinedStr):
+        yield getattr(ast, OTHER[kind])()
     elif isinstance(child, ast.UnaryOp) and not isinstance(child.op, ast.UAdd):
         yield child.operand
     elif isinstance(child, ast.Attribute) and child.attr in ("T", "mT"):
         yield child.value
     if isinstance(node, ast.Slice) and not isinstance(child, ast.Constant):
         yield None
-    asked = isinstance(node, ast.If | ast.IfExp) and field == "test"
-    asked |= isinstance(node, ast.comprehension) and field == "ifs"
+    asked = f"{type(node).__name__}.{field}" in ("If.test", "IfExp.test", "comprehension.ifs")
     if asked and isinstance(child, ast.Name | ast.Attribute | ast.Call):
         yield ast.UnaryOp(ast.Not(), child)
+
+
+def _other_calls(node: ast.Call) -> Iterator[tuple[ast.AST, str, Any]]:
+    """Node, field and value: another function of the same kind, the first arguments swapped."""
+    name = _name(node)
+    if name in OTHER:
+        yield node.func, "attr" if isinstance(node.func, ast.Attribute) else "id", OTHER[name]
+    plain = [a for a in node.args[:2] if not isinstance(a, ast.Starred)]
+    if len(plain) == 2 and name not in SYMMETRIC and ast.dump(plain[0]) != ast.dump(plain[1]):
+        yield node, "args", [*plain[::-1], *node.args[2:]]
 
 
 def _other_number(value: Any, parent: ast.AST) -> Any:
@@ -179,19 +172,6 @@ def _other_number(value: Any, parent: ast.AST) -> Any:
     return (value * 2 or 1.0) if isinstance(value, float) else value + 1
 
 
-def _slots(node: ast.AST) -> Iterator[tuple[str, Any, Any, ast.AST]]:
-    """Field, holder, key and child, for the children that are neither statements nor types."""
-    if isinstance(node, ast.JoinedStr):
-        return
-    for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "ctx", "handlers"):
-            continue
-        listed = isinstance(value, list)
-        for i, child in enumerate(value if listed else [value]):
-            if isinstance(child, ast.AST) and not isinstance(child, ast.stmt):
-                yield (field, value, i, child) if listed else (field, node, field, child)
-
-
 def _left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Assert | ast.Pass | ast.Global):
         return True
@@ -201,24 +181,10 @@ def _left_out(node: ast.stmt) -> bool:
     return text.startswith(("if TYPE_CHECKING", "__all__", "logger = "))
 
 
-def _all(node: ast.AST, kind: Any) -> Iterator[Any]:
-    return (child for child in ast.walk(node) if isinstance(child, kind))
-
-
 def _stored(node: ast.AST) -> set[str]:
-    return {name.id for name in _all(node, ast.Name) if isinstance(name.ctx, ast.Store)}
-
-
-def _constant(value: ast.expr | None) -> bool:
-    return value is None or isinstance(value, ast.Constant)
+    names = (child for child in ast.walk(node) if isinstance(child, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def _name(call: ast.Call) -> str:
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
-
-
-def _put(holder: Any, key: Any, value: Any) -> None:
-    if isinstance(holder, list):
-        holder[key] = value
-    else:
-        setattr(holder, key, value)

@@ -6,11 +6,8 @@
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
 then runs the tests that execute its statement, quickest first, until one fails, in a forked process
 that has imported everything but dcfsc. A mutant that no test executes has survived, and one that
-takes ten times as long as the unchanged code is killed. CPU only.
-
-Nothing is needed beside what the tests need. mutmut 3 has to be installed, and leaves out what
-stands outside functions and the functions with a decorator (but static and class methods): module
-constants, defaults of dataclasses, properties, whatever is under ``no_grad``.
+takes ten times as long as the unchanged code is killed. CPU only; nothing is needed beside what the
+tests need. (mutmut 3 leaves out what stands outside functions or under decorators.)
 """
 
 from __future__ import annotations
@@ -26,11 +23,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -45,34 +44,32 @@ import scipy.sparse.linalg  # noqa: F401 - imported here once, instead of by eve
 import sklearn.cluster
 import sklearn.metrics  # noqa: F401
 import torch
-from executed_lines import Tracer
 from mutants import Edit, edits
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "dcfsc"
 # The tests of a folder, where they are not tests/<folder> alone.
-TESTS = {"self_expression": ["tests/self_expression", "tests/contracts/test_closed_form.py"]}
-# Files, and functions or classes of files, that are left out.
+CONTRACTS = [f"tests/contracts/test_{name}.py" for name in ("operators", "closed_form")]
+TESTS = {
+    "self_expression": ["tests/self_expression", *CONTRACTS],
+    "neighbours": ["tests/neighbours", CONTRACTS[0]],
+}
+# Files, and functions or classes of files, that are left out, and why.
+PROCESSES = "several processes, which tests/distributed starts anew"
+ESTIMATE = "an estimate of memory, compared with measured peaks within a factor"
 SKIPPED = {
-    "self_expression/largest_cuda.py": "a CUDA kernel",
+    "neighbours/half_kernel.py": "a CUDA kernel",
+    "neighbours/sharded.py": PROCESSES,
+    "spectral/sharded.py": PROCESSES,
     "self_expression/products.py": "half-precision products of a GPU",
     "self_expression/triangular.py:triangular_inverse": "chooses what only a GPU is given",
+    "self_expression/dense.py:dense_self_expression_memory": ESTIMATE,
+    "self_expression/kernel.py:kernel_sparse_self_expression_memory": ESTIMATE,
+    "self_expression/low_rank.py:low_rank_representation_memory": ESTIMATE,
+    "self_expression/low_rank.py:low_rank_subspace_memory": ESTIMATE,
+    "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory": ESTIMATE,
+    "self_expression/sparse.py:sparse_self_expression_memory": ESTIMATE,
 }
-SKIPPED |= dict.fromkeys(
-    ("self_expression/sharded.py", "spectral/sharded.py"),
-    "several processes, which tests/distributed starts anew",
-)
-SKIPPED |= dict.fromkeys(
-    (
-        "self_expression/dense.py:dense_self_expression_memory",
-        "self_expression/kernel.py:kernel_sparse_self_expression_memory",
-        "self_expression/low_rank.py:low_rank_representation_memory",
-        "self_expression/low_rank.py:low_rank_subspace_memory",
-        "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory",
-        "self_expression/sparse.py:sparse_self_expression_memory",
-    ),
-    "an estimate of memory, compared with measured peaks within a factor",
-)
 SLOWER, FLOOR = 10, 5.0  # a test may take SLOWER times its CPU seconds and FLOOR more
 MEMORY = 8 << 30  # bytes that a mutant may take
 
@@ -104,13 +101,28 @@ def _edits(file: str) -> tuple[ast.Module, list[Edit]]:
 
 
 class Session:
-    """A pytest plugin: the tests of ``order`` in that order, each under a limit of CPU time."""
+    """A pytest plugin: the tests of ``order`` in that order, each under a limit of CPU time.
 
-    def __init__(self, order: dict[str, float] | None = None, tracer: Tracer | None = None):
-        self.order, self.tracer = order, tracer
+    Without an order, every test, and the lines of the library that each executes.
+    """
+
+    def __init__(self, order: dict[str, float] | None) -> None:
+        self.order = order
+        self.lines: dict[str, set[int]] = {}
         self.known: dict[str, Known] = {}
         self.passed: set[str] = set()
         self.broken: list[str] = []  # files that need what is not installed
+
+    def pytest_sessionstart(self) -> None:  # after tests/conftest.py, which loads a profile too
+        hypothesis.settings.register_profile(
+            "mutation",
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+            phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+        )
+        hypothesis.settings.load_profile("mutation")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -123,14 +135,14 @@ class Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        if self.order is not None:
+        began, self.lines = time.process_time(), {}
+        if self.order is None:
+            self.trace(self.call)
+        else:
             limit(SLOWER * self.order[item.nodeid] + FLOOR)
-        began = time.process_time()
-        if self.tracer is not None:
-            self.tracer.start()
         result = yield
-        lines = {} if self.tracer is None else self.tracer.stop()
-        self.known[item.nodeid] = Known(time.process_time() - began, lines)
+        self.trace(None)
+        self.known[item.nodeid] = Known(time.process_time() - began, self.lines)
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -139,6 +151,22 @@ class Session:
         elif not report.passed:
             self.passed.discard(report.nodeid)
 
+    def trace(self, function: Any) -> None:
+        threading.settrace(function)
+        sys.settrace(function)
+
+    def call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(f"{PACKAGE}{os.sep}"):
+            return None
+        seen = self.lines.setdefault(Path(name).relative_to(PACKAGE).as_posix(), set())
+
+        def local(frame: FrameType, event: str, argument: Any) -> Any:
+            seen.add(frame.f_lineno)
+            return local
+
+        return local
+
 
 def limit(seconds: float) -> None:
     """End this process after so much CPU time, or if it hangs."""
@@ -146,8 +174,10 @@ def limit(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 
 
-def forked(run: Callable[[Path], int]) -> tuple[int, Path]:
-    """Process id of a child that does ``run`` in a folder of its own, and the folder."""
+def forked(
+    paths: list[str], session: Session, before: Callable[[], None] = lambda: None
+) -> tuple[int, Path]:
+    """Process id of a child that runs tests in a folder of its own, and the folder."""
     folder = Path(tempfile.mkdtemp(prefix="mutation-"))
     if pid := os.fork():
         return pid, folder
@@ -159,38 +189,19 @@ def forked(run: Callable[[Path], int]) -> tuple[int, Path]:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         torch.set_num_threads(1)
-        hypothesis.settings.register_profile(
-            "mutation",
-            derandomize=True,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-            phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-        )
-        hypothesis.settings.load_profile("mutation")
-        code = run(folder)
+        before()
+        options = ["-q", "-p", "no:cacheprovider", "--tb=no", f"--basetemp={folder / 'tmp'}"]
+        options.append("--continue-on-collection-errors" if session.order is None else "-x")
+        code = int(pytest.main([*options, *paths], plugins=[session]))
+        kept = {k: v for k, v in session.known.items() if k in session.passed}
+        (folder / "known").write_bytes(pickle.dumps((kept, session.broken)))
     finally:
         os._exit(code)
 
 
-def run_pytest(paths: list[str], folder: Path, session: Session) -> int:
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--tb=no", f"--basetemp={folder / 'tmp'}"]
-    if session.order is None:
-        options[1] = "--continue-on-collection-errors"
-    return int(pytest.main([*options, *paths], plugins=[session]))
-
-
 def learn(paths: list[str], order: dict[str, float] | None) -> dict[str, Known]:
     """Run tests on the unchanged code: those that pass, and what they do (lines in a first run)."""
-
-    def run(folder: Path) -> int:
-        session = Session(order, Tracer(PACKAGE) if order is None else None)
-        code = run_pytest(paths, folder, session)
-        kept = {k: v for k, v in session.known.items() if k in session.passed}
-        (folder / "known").write_bytes(pickle.dumps((kept, session.broken)))
-        return code
-
-    pid, folder = forked(run)
+    pid, folder = forked(paths, Session(order))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, 1) or (code == 1 and order is not None):
         raise SystemExit(f"the unchanged code does not pass its own tests (exit {code}): {paths}")
@@ -218,20 +229,18 @@ def tests_for(mutant: Mutant, known: dict[str, Known]) -> dict[str, float]:
 
 
 def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
-    def run(folder: Path) -> int:
+    def change() -> None:
         tree, all_edits = _edits(mutant.file)
         all_edits[mutant.number].apply()
-        path = str(PACKAGE / mutant.file)
-        code = compile(ast.fix_missing_locations(tree), path, "exec")
+        code = compile(ast.fix_missing_locations(tree), str(PACKAGE / mutant.file), "exec")
         module = "dcfsc." + mutant.file.removesuffix(".py").replace("/", ".")
         original = SourceFileLoader.get_code
         SourceFileLoader.get_code = (  # type: ignore[method-assign]
             lambda self, name: code if name == module else original(self, name)
         )
         limit(60.0)
-        return run_pytest(files_of(order), folder, Session(order))
 
-    return forked(run)
+    return forked(files_of(order), Session(order), change)
 
 
 def judge(
@@ -280,7 +289,7 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
                 print(f"  {place}  {outcome}: {mutant.edit.text}", flush=True)
     total = sum(counts.values(), Counter())
     killed = total["killed"] + total["timeout"]
-    share = 100 * killed / len(mutants)
+    share = 100 * killed / max(len(mutants), 1)
     print(f"{folder}: {killed} of {len(mutants)} killed ({share:.1f}%), {dict(total)}", flush=True)
     return {
         "mutants": len(everything),
