@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "reliability"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(sys.path[-1] + "/reliability")
 
 import measure
 import numpy as np
