@@ -5,10 +5,9 @@
 
 Beside it, one seed each: the error of every representation, whichever is chosen. ``--mnist`` takes
 the features that make_scattering.py writes; "mnist-images" are the same 70,000 digits as pixels
-(long without a GPU: ``--only`` leaves them out). Subsets (ten and twenty people of Extended Yale B,
-twenty objects of COIL-100, raw digits of MNIST) show how much the choice of samples matters.
-``--part`` measures the default or the representations alone; ``--merge`` puts files together, the
-later ones' figures in the place of the earlier ones', each with its machine.
+(long without a GPU: ``--only`` leaves them out). Subsets show how much the choice of samples
+matters. ``--part`` measures the default or the representations alone; ``--merge`` puts files
+together, later figures in the place of earlier ones, each with its machine.
 
     python benchmarks/bench_defaults.py --digits --json results/benchmarks/digits_cpu.json
 
@@ -20,13 +19,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish, parser
+from measure import finish, parser, timed
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, datasets
 from dcfsc.errors import InputError
@@ -55,10 +54,7 @@ def raw_mnist() -> Samples:
 
 
 PROBLEMS: dict[str, Callable[[], Samples]] = {
-    "orl": lambda: whole("orl"),
-    "eyaleb": lambda: whole("eyaleb"),
-    "coil100": lambda: whole("coil100"),
-    "digits": lambda: whole("digits"),
+    **{name: partial(whole, name) for name in ("orl", "eyaleb", "coil100", "digits")},
     "eyaleb-10": lambda: classes("eyaleb", 0, 10),
     "eyaleb-20": lambda: classes("eyaleb", 15, 20),
     "coil100-20": lambda: classes("coil100", 0, 20),
@@ -103,9 +99,7 @@ def measure(X: np.ndarray, y: np.ndarray, device: str, part: str) -> dict[str, A
 
 def seeds(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     """The default, with five seeds."""
-    start = time.perf_counter()
-    model, first = fit(X, y, device, SEEDS[0])
-    seconds = time.perf_counter() - start
+    seconds, (model, first) = timed(lambda: fit(X, y, device, SEEDS[0]))
     # The choice of the representation does not depend on the seed, so it is made once.
     again = model.representation_
     errors = [first] + [fit(X, y, device, s, representation=again)[1] for s in SEEDS[1:]]
@@ -172,8 +166,7 @@ def main() -> None:
             figures.setdefault(name, {}).update({"machine": record["machine"], **row})
     if args.merge:
         finish(args, "defaults", figures)
-        return
-    for name, (X, y) in problems(args):
+    for name, (X, y) in () if args.merge else problems(args):
         figures[name] = measure(X, y, args.device, args.part)
         print(name, figures[name], flush=True)
         finish(args, "defaults", figures)  # after each: a long run may be stopped

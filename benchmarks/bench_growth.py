@@ -3,13 +3,11 @@
     python benchmarks/bench_growth.py --json results/benchmarks/growth_cpu.json
     python benchmarks/bench_growth.py --plot results/benchmarks/growth_cpu.json
 
-The data are those of bench_scale. "without N x N" is the default estimator, stage by stage;
-"with N x N" is the sample form (an N x N inverse), |B| + |B'| whole and a dense eigenproblem, on
-the same device, for as long as --bytes and --limit allow. Every run has a process of its own;
-memory is what the run adds to a process with everything imported and the data made. Slopes are
-those of straight lines through log N and log seconds (or bytes), from where the fixed costs (the
-start of kernels on a GPU) no longer lead: FIRST_FITTED. ``--plot`` fits again and draws again. The
-figure is drawn beside the JSON as PNG.
+The data are those of bench_scale. "without N x N" is the default estimator; "with N x N" is the
+sample form (an N x N inverse), |B| + |B'| whole and a dense eigenproblem, on the same device, while
+--bytes and --limit allow. Every run has a process of its own; memory is what it adds to the imports
+and the data. Slopes are those of log seconds (or bytes) over log N, from where fixed
+costs no longer lead: FIRST_FITTED. A PNG is drawn beside the JSON; ``--plot`` fits and draws again.
 """
 
 from __future__ import annotations
@@ -113,15 +111,13 @@ def plot(path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     panels = (("seconds", "seconds", 1.0), (figures["memory"], "memory, GiB", 2.0**30))
     for axis, (key, label, unit) in zip(axes, panels, strict=True):
-        exponent = "time_exponent" if key == "seconds" else "memory_exponent"
         for way in WAYS:
             rows = [r for r in figures[way]["runs"] if r.get(key)]
-            slope_text = figures[way][exponent]
-            name = way if slope_text is None else f"{way}: N^{slope_text:.2f}"
+            exponent = figures[way]["time_exponent" if key == "seconds" else "memory_exponent"]
+            name = way if exponent is None else f"{way}: N^{exponent:.2f}"
             x, y = [r["N"] for r in rows], [r[key] / unit for r in rows]
             axis.loglog(x, y, "o-", color=COLOURS[way], label=name)
-        axis.set_xlabel("samples N")
-        axis.set_ylabel(label)
+        axis.set(xlabel="samples N", ylabel=label)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize="small", loc="lower right")
     figure.savefig(path.with_suffix(".png"), dpi=150)

@@ -11,17 +11,15 @@ neighbours and squared weights (``--alone`` leaves these out).
 
 ``--variants N`` asks instead how well stability chooses the representation. Every problem is drawn
 N times: a random seven tenths of its classes (all of them up to four) and of the samples of each,
-at most 1,000; five draws make 190 variants. On each, every candidate that the default chooses from
-is clustered with three seeds. The summary gives the mean error over families of problems for the
-choice, for every candidate taken always, and for the best candidate each time ("best"); how each
-differs from the choice, with the standard error over families; and how often it is the best.
+at most 1,000. On each draw every candidate is clustered with three seeds. The summary gives the
+mean error over families of problems for the choice, for every candidate taken always and for the
+best each time; its difference from the choice; and how often it is the best.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 from bench_defaults import representations
 from generated_problems import Samples
-from measure import finish, parser
+from measure import finish, parser, timed
 from problems import PROBLEMS, family, part
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.preprocessing import normalize
@@ -40,7 +38,6 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.metrics import clustering_error, nmi
 
-CHOICES = ("representation", "stability")
 PEERS = ("k-means", "neighbours", "two-k")
 VARIANT_SEEDS, VARIANT_SAMPLES = range(3), 1000
 MOST_SAMPLES = 1500  # of a problem, before variants are drawn
@@ -56,12 +53,8 @@ def peers(X: np.ndarray, K: int, device: str) -> dict[str, Callable[[int], np.nd
         return clustered(X, K, seed, device, representation="given", **earlier).labels_
 
     def neighbors(seed: int) -> np.ndarray:
-        with warnings.catch_warnings():
-            # The graph may be in pieces, and is clustered all the same.
-            warnings.filterwarnings("ignore", message="Graph is not fully connected")
-            return SpectralClustering(
-                K, affinity="nearest_neighbors", n_neighbors=min(10, len(Z)), random_state=seed
-            ).fit_predict(Z)
+        near: Any = {"affinity": "nearest_neighbors", "n_neighbors": min(10, len(Z))}
+        return SpectralClustering(K, **near, random_state=seed).fit_predict(Z)
 
     def k_means(seed: int) -> np.ndarray:
         return KMeans(K, n_init=10, random_state=seed).fit_predict(Z)
@@ -86,21 +79,17 @@ def clustered(X: np.ndarray, K: int, seed: int, device: str, **options: Any) -> 
 def measure(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     """The default, and its peers, on a whole problem."""
     K, seeds = int(y.max()) + 1, range(args.seeds)
-    start = time.perf_counter()
-    model = clustered(X, K, seeds[0], args.device)
-    seconds = time.perf_counter() - start
+    seconds, model = timed(lambda: clustered(X, K, seeds[0], args.device))
     # The choice of the representation does not depend on the seed, so it is made once.
     again = {"representation": model.representation_}
     labels = [clustered(X, K, seed, args.device, **again).labels_ for seed in seeds[1:]]
-    record: dict[str, Any] = {"N": len(X), "shape": list(X.shape[1:]), "K": K}
-    record |= scores(y, [model.labels_, *labels])
-    record |= {name: getattr(model, f"{name}_") for name in CHOICES} | {"seconds": seconds}
+    record = {"N": len(X), "shape": list(X.shape[1:]), "K": K} | scores(y, [model.labels_, *labels])
+    record |= {"representation": model.representation_, "stability": model.stability_}
+    record["seconds"] = seconds
     for name, cluster in ({} if args.alone else peers(X, K, args.device)).items():
-        start = time.perf_counter()
-        first = cluster(seeds[0])
-        took = time.perf_counter() - start
-        record[name] = scores(y, [first] + [cluster(seed) for seed in seeds[1:]])
-        record[name]["seconds"] = took
+        took, first = timed(lambda cluster=cluster: cluster(seeds[0]))
+        labels = [first] + [cluster(seed) for seed in seeds[1:]]
+        record[name] = scores(y, labels) | {"seconds": took}
     return record
 
 
@@ -157,8 +146,7 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
 
 def measure_variants(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     X, y = part(X, y, MOST_SAMPLES)
-    draws = range(args.variants)
-    return {str(seed): measure_choice(*variant(X, y, seed), args) for seed in draws}
+    return {str(i): measure_choice(*variant(X, y, i), args) for i in range(args.variants)}
 
 
 def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
@@ -210,6 +198,8 @@ def main() -> None:
     options.add_argument("--alone", action="store_true", help="without the other methods")
     options.add_argument("--variants", type=int, default=0, help="draws of every problem")
     args = options.parse_args()
+    # A peer's graph may be in pieces, and is clustered all the same.
+    warnings.filterwarnings("ignore", message="Graph is not fully connected")
     run = measure_variants if args.variants else measure
     figures: dict[str, Any] = {}
 

@@ -17,6 +17,7 @@ import json
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,15 +29,12 @@ K, M, D = 20, 6, 64
 SEARCHES = ("topk", "topk_cosine", "approximate_topk")
 
 
-class Stages:
-    """Seconds of named stages; a GPU is waited for at both ends of each."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+class Stages(Counter[str]):
+    """Seconds of named stages."""
 
     def __call__(self, name: str, run: Callable[[], Any]) -> Any:
         seconds, result = timed(run)
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self[name] += seconds
         return result
 
 
@@ -44,12 +42,8 @@ class TimedSearch:
     """An operator whose neighbour searches count as the stage "search"."""
 
     def __init__(self, operator: Any, stages: Stages) -> None:
-        self._operator, self._stages = operator, stages
+        self._operator, self._stages, self.parts = operator, stages, (self,)
         self.searches: list[int] = []
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self,)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._operator, name)
@@ -88,7 +82,7 @@ def cluster_in_stages(
     timed = TimedSearch(operator, stages)
     make = TopK(search=search)  # type: ignore[arg-type]
     A = stages("affinity", lambda: make(timed, n_clusters))
-    stages.seconds["affinity"] -= stages.seconds["search"]
+    stages["affinity"] -= stages["search"]
     place = spectral.place_for(A, operator.device)
     random = np.random.RandomState(seed)
     where: Any = {"random_state": random, "device": place}
@@ -96,7 +90,7 @@ def cluster_in_stages(
     labels = stages("assignment", lambda: spectral.assign(embedding, n_clusters, **where))
     return labels, {
         "seconds": time.perf_counter() - begin,
-        "stages": stages.seconds,
+        "stages": dict(stages),
         "representation": seen.name,
         "searches": timed.searches,
         "recall": operator.recall,
@@ -151,17 +145,17 @@ def one(n: int, args: argparse.Namespace) -> dict[str, Any]:
 def nearest_neighbors(X: np.ndarray, n_clusters: int = K) -> np.ndarray:
     from sklearn.cluster import SpectralClustering
 
-    model = SpectralClustering(n_clusters, affinity="nearest_neighbors", random_state=0)
-    return model.fit_predict(X)
+    near: Any = {"affinity": "nearest_neighbors", "random_state": 0}
+    return SpectralClustering(n_clusters, **near).fit_predict(X)
 
 
-def _kmeans(X: np.ndarray) -> np.ndarray:
+def k_means(X: np.ndarray) -> np.ndarray:
     from sklearn.cluster import KMeans
 
     return KMeans(K, n_init=10, random_state=0).fit_predict(X)
 
 
-PEERS = {"k-means": _kmeans, "nearest-neighbour spectral clustering": nearest_neighbors}
+PEERS = {"k-means": k_means, "nearest-neighbour spectral clustering": nearest_neighbors}
 
 
 def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:

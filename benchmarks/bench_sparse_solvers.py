@@ -15,6 +15,7 @@ bench_memory.py compares their memory with the estimates.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +40,9 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
 
     Z = noisy_subspaces(n, d)
     X = Z.numpy()
-    times = interleaved(
-        {
-            "gram": lambda: orthogonal_matching_pursuit(Z, k, gram=True),
-            "residual_scan": lambda: orthogonal_matching_pursuit(Z, k, gram=False),
-        },
-        repeats=repeats,
-    )
-    row: dict = {"N": n, "d": d, "k": k, "seconds": times}
+    ways = {"gram": True, "residual_scan": False}
+    runs = {name: partial(orthogonal_matching_pursuit, Z, k, gram=g) for name, g in ways.items()}
+    times = interleaved(runs, repeats)
     code = orthogonal_matching_pursuit(Z, k).coefficients
     chosen = np.random.default_rng(1).permutation(n)[:loop_samples]
     supports = []
@@ -57,20 +53,25 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
             c = orthogonal_mp(X[others].T, X[i], n_nonzero_coefs=k)
             supports.append(set(others[np.flatnonzero(c)].tolist()))
 
-    took, _ = timed(loop)
-    row["loop_samples"] = len(chosen)
-    row["loop_s"] = took * n / len(chosen)
-    row["loop_scaled_from_subset"] = len(chosen) < n
+    took = timed(loop)[0] * n / len(chosen)
     ours = [set(code[i].indices.tolist()) for i in chosen]
-    row["same_supports"] = float(np.mean([a == b for a, b in zip(ours, supports, strict=True)]))
-    row["speedup"] = {name: row["loop_s"] / times[name]["median"] for name in times}
-    return row
+    return {
+        "N": n,
+        "d": d,
+        "k": k,
+        "seconds": times,
+        "loop_samples": len(chosen),
+        "loop_s": took,
+        "loop_scaled_from_subset": len(chosen) < n,
+        "same_supports": float(np.mean([a == b for a, b in zip(ours, supports, strict=True)])),
+        "speedup": {name: took / times[name]["median"] for name in times},
+    }
 
 
 def faces() -> tuple[torch.Tensor, str]:
     """Extended Yale B as (2432, 2016) float32, or random data of that shape."""
-    path = Path(os.environ.get("DCFSC_DATA", "")) / "eyaleb_48x42.npz"
-    if "DCFSC_DATA" in os.environ and path.exists():
+    path = Path(os.environ.get("DCFSC_DATA", os.devnull)) / "eyaleb_48x42.npz"
+    if path.exists():
         images = np.load(path)["images"]
         return torch.from_numpy(images.reshape(len(images), -1)).float(), "Extended Yale B"
     return 100 * noisy_subspaces(2432, 2016, 38, 9), "random, Extended Yale B's shape"

@@ -8,14 +8,13 @@ Beside it stands the textbook rule, the K of largest eigengap in the graph made 
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from measure import finish, parser
+from measure import finish, parser, timed
 
 from dcfsc import datasets, suggest_k
 from dcfsc.cli.output import CLEAR
@@ -62,18 +61,16 @@ def problems() -> Iterator[Problem]:
 
 
 def look(X: np.ndarray, k: int, options: dict[str, Any]) -> dict[str, Any]:
-    start = time.perf_counter()
-    found = suggest_k(X, random_state=0, **options)
-    order = [c.k for c in found]
+    seconds, found = timed(lambda: suggest_k(X, random_state=0, **options))
     return {
         "K": k,
         "N": len(X),
         "suggested": found.k,
-        "rank": order.index(k) + 1,
+        "rank": [c.k for c in found].index(k) + 1,
         "clear": bool(found[0].slope >= CLEAR * found[1].slope),
         "agreement": found[0].agreement,
         "largest_gap": max(found, key=lambda c: c.gap).k,
-        "seconds": round(time.perf_counter() - start, 2),
+        "seconds": round(seconds, 2),
     }
 
 

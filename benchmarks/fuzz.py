@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "reliability"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(sys.path[-1] + "/reliability")
 
 import measure
 import numpy as np
@@ -44,26 +45,23 @@ def main() -> int:
     ):
         parser.add_argument(f"--{name}", type=int, default=0, help=help_)
     options = parser.parse_args()
+    count, seed, kills, races = options.count, options.seed, options.kills, options.races
+    # files first: their children are forked before this process has worked with any library
+    parts = {
+        "files": (count, lambda: watched.summary(list(watched.outcomes(count, seed)))),
+        "runs": (kills or races, lambda: victims.measure(kills, races, seed)),
+        "arrays": (options.arrays, lambda: arrays(options.arrays, np.random.default_rng(seed))),
+    }
     figures: dict[str, Any] = {}
-    begin = time.perf_counter()
-    if options.count:
-        # first: its children are forked before this process has worked with any library
-        figures["files"] = watched.summary(list(watched.outcomes(options.count, options.seed)))
-        figures["files"]["wall_seconds"] = round(time.perf_counter() - begin, 1)
-    if options.kills or options.races:
-        begin = time.perf_counter()
-        figures["runs"] = victims.measure(options.kills, options.races, options.seed)
-        figures["runs"]["wall_seconds"] = round(time.perf_counter() - begin, 1)
-    if options.arrays:
-        begin = time.perf_counter()
-        figures["arrays"] = arrays(options.arrays, np.random.default_rng(options.seed))
-        figures["arrays"]["wall_seconds"] = round(time.perf_counter() - begin, 1)
+    for name, (wanted, run) in parts.items():
+        if wanted:
+            begin = time.perf_counter()
+            figures[name] = run()
+            figures[name]["wall_seconds"] = round(time.perf_counter() - begin, 1)
     measure.finish(options, "reliability", figures)
     runs = figures.get("runs", {})
-    found = figures.get("files", {}).get("failures", []) + figures.get("arrays", {}).get(
-        "failures", []
-    )
-    return int(bool(found) or any(runs[k]["wrong"] for k in ("kills", "races") if k in runs))
+    found = any(figures.get(name, {}).get("failures") for name in ("files", "arrays"))
+    return int(found or any(runs[k]["wrong"] for k in ("kills", "races") if k in runs))
 
 
 def arrays(count: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -80,10 +78,8 @@ def arrays(count: int, rng: np.random.Generator) -> dict[str, Any]:
             else:
                 choices = {}
                 if rng.random() < 0.5:
-                    choices = {
-                        "affinity": str(rng.choice(AFFINITIES)),
-                        "assign": str(rng.choice(ASSIGNMENTS)),
-                    }
+                    choices["affinity"] = str(rng.choice(AFFINITIES))
+                    choices["assign"] = str(rng.choice(ASSIGNMENTS))
                 clusters = int(rng.integers(1, recipe.n + 1))
                 answer = odd_arrays.cluster(method, recipe.array(), clusters, **choices)
                 took = isinstance(answer, np.ndarray)

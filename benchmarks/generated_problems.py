@@ -15,6 +15,7 @@ import numpy as np
 from dcfsc.errors import InputError
 
 Samples = tuple[np.ndarray, np.ndarray]
+Numbers = tuple[int, ...]
 
 SIDE = 32  # pixels a side of the surfaces and of the objects
 LETTERS = "ABCDEFGHJKLMNPRSTVXZ"
@@ -28,12 +29,7 @@ FONTS = (
 
 
 def unions(
-    seed: int,
-    sizes: tuple[int, ...],
-    dims: tuple[int, ...],
-    ambient: int,
-    noise: float,
-    offset: float = 0.0,
+    seed: int, sizes: Numbers, dims: Numbers, ambient: int, noise: float, offset: float = 0.0
 ) -> Samples:
     """x = U_k a + b_k + e: |U_k a| = 1, |b_k| = ``offset``, e Gaussian with |e| near ``noise``.
 
@@ -51,7 +47,7 @@ def unions(
     return np.concatenate(parts).astype(np.float32), np.repeat(np.arange(len(sizes)), sizes)
 
 
-def spread(seed: int, count: int, least: int, most: int) -> tuple[int, ...]:
+def spread(seed: int, count: int, least: int, most: int) -> Numbers:
     """``count`` whole numbers from ``least`` to ``most``, drawn uniformly with ``seed``."""
     return tuple(int(v) for v in np.random.default_rng(seed).integers(least, most + 1, count))
 
@@ -64,7 +60,7 @@ def rotations(axis: np.ndarray, angles: np.ndarray) -> np.ndarray:
     return np.eye(3) + sines * S + (1 - cosines) * (S @ S)
 
 
-def motions(seed: int, sizes: tuple[int, ...], perspective: bool, frames: int = 30) -> Samples:
+def motions(seed: int, sizes: Numbers, perspective: bool, frames: int = 30) -> Samples:
     """Points of rigidly moving bodies as a camera tracks them: (n, 2 F) image coordinates.
 
     Body k is a cloud of ``sizes[k]`` points that turns about its own axis and drifts; ``seed``
@@ -104,18 +100,13 @@ def fourier(rng: np.random.Generator, highest: int, decay: float) -> np.ndarray:
 
 
 def lambertian(
-    seed: int,
-    surfaces: int = 20,
-    lights: int = 40,
-    relief: float = 0.08,
-    contrast: float = 0.15,
-    noise: float = 0.02,
+    seed: int, surfaces: int = 20, lights: int = 40, relief: float = 0.08, contrast: float = 0.15
 ) -> Samples:
     """I = albedo max(0, n.l) + e: surfaces under distant lights, images (n, 32, 32).
 
     All share a bump and a smooth albedo, as faces do; ``relief`` and ``contrast`` are the standard
     deviations of the height and of the albedo that each adds. ``seed`` draws both, the lights (up
-    to 75 degrees from the camera) and the noise, in units of the brightest possible pixel.
+    to 75 degrees from the camera) and the noise, 0.02 of the brightest possible pixel.
     """
     rng = np.random.default_rng(seed)
     v, u = np.mgrid[0:SIDE, 0:SIDE] / (SIDE - 1) * 2 - 1
@@ -133,7 +124,7 @@ def lambertian(
             [np.sin(slant) * np.cos(turn), np.sin(slant) * np.sin(turn), np.cos(slant)]
         )
         shaded = np.maximum(normals @ light, 0.0) * albedo[..., None]
-        images.append(shaded.transpose(2, 0, 1) + rng.normal(0, noise, (lights, SIDE, SIDE)))
+        images.append(shaded.transpose(2, 0, 1) + rng.normal(0, 0.02, (lights, SIDE, SIDE)))
     return np.concatenate(images).astype(np.float32), np.repeat(np.arange(surfaces), lights)
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 
 import numpy as np
-from measure import machine, peak_rss
+from measure import machine, peak_rss, timed
 
 from dcfsc import ScatteringFeatures, datasets
 from dcfsc.files import atomic_path
@@ -34,19 +33,16 @@ def main() -> None:
     model = ScatteringFeatures(
         J=args.J, n_components=args.components, center=not args.uncentred, device=args.device
     )
-    begin = time.perf_counter()
-    model.fit(data.X)
-    fitted = time.perf_counter()
-    Z = model.transform(data.X)
-    done = time.perf_counter()
+    fit_seconds, _ = timed(lambda: model.fit(data.X))
+    transform_seconds, Z = timed(lambda: model.transform(data.X))
     with atomic_path(args.out) as part, open(part, "wb") as file:
         np.save(file, Z.astype(args.dtype, copy=False))
     figures = {
         "data": data.name,
         "shape": list(Z.shape),
         "explained_variance": float(model.explained_variance_.sum()),
-        "fit_seconds": round(fitted - begin, 1),
-        "transform_seconds": round(done - fitted, 1),
+        "fit_seconds": round(fit_seconds, 1),
+        "transform_seconds": round(transform_seconds, 1),
         "peak_rss_bytes": peak_rss(),
         "machine": machine(),
     }

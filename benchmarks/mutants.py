@@ -18,11 +18,8 @@ SYMMETRIC |= {"normalized_mutual_info_score", "adjusted_rand_score"}
 CALLS = "max-min any-all argmax-argmin sum-mean clamp_min-clamp_max maximum-minimum amax-amin"
 OPERATORS = "Lt-LtE Gt-GtE Eq-NotEq In-NotIn Is-IsNot And-Or Add-Sub Mult-Div BitAnd-BitOr"
 ONE_WAY = {"FloorDiv": "Mult", "Mod": "FloorDiv", "Pow": "Mult", "LShift": "RShift"}
-OTHER = ONE_WAY | {
-    a: b
-    for pair in f"{CALLS} {OPERATORS}".split()
-    for a, b in (pair.split("-"), pair.split("-")[::-1])
-}
+PAIRS = [pair.split("-") for pair in f"{CALLS} {OPERATORS}".split()]
+OTHER = ONE_WAY | dict(PAIRS) | {b: a for a, b in PAIRS}
 OVER_AN_AXIS = {*OTHER, "norm", "cumsum", "argsort", "sort", "squeeze", "unsqueeze"}
 
 
@@ -103,9 +100,7 @@ class _Edits:
                         self.add(child, other, lines, holder, name)
                 self.parts(child, lines)
 
-    def add(
-        self, shown: Any, value: Any, lines: range | None, node: Any, field: str, i: int = 0
-    ) -> None:
+    def add(self, shown: Any, value: Any, lines: Any, node: Any, field: str, i: int = 0) -> None:
         """``shown`` is the part of the code by which the edit is described."""
         old = whole = getattr(node, field)
         if isinstance(old, list) and not isinstance(value, list):

