@@ -9,7 +9,7 @@ from dcfsc import affinity
 from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy
 from dcfsc.errors import InputError
-from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
+from dcfsc.self_expression import Combined, ExplicitCoefficients, SparseCoefficients, solve
 
 
 def unequal(n=18, seed=0):
@@ -45,9 +45,15 @@ class Recording(ExplicitCoefficients):
 class WithLeverage(Recording):
     """What an approximate search offers: a top k of its own, and the leverages."""
 
+    ranks_by_cosine = True
+
     def __init__(self, C, leverage):
         super().__init__(C)
-        self.leverage = torch.from_numpy(leverage)
+        self._leverage = torch.from_numpy(leverage)
+
+    @property
+    def leverage(self):
+        return self._leverage
 
     def approximate_topk(self, k):
         return super().topk(k)
@@ -81,7 +87,7 @@ def test_topk_turns_approximate_neighbours_into_cosines_by_their_leverages():
 
 
 def test_an_approximate_search_is_refused_where_there_is_none():
-    with pytest.raises(InputError, match="approximate_topk"):
+    with pytest.raises(InputError, match="search='exact'"):
         TopK(search="approximate")(Recording(unequal()), 2)
 
 
@@ -156,6 +162,8 @@ def test_growing_ends_as_soon_as_there_are_as_many_pieces_as_clusters():
 class Signed(ExplicitCoefficients):
     """Cosines of which a given share is negative."""
 
+    ranks_by_cosine = True
+
     def topk_cosine(self, k):
         return self.topk(k)
 
@@ -177,15 +185,11 @@ def test_opposites_are_left_out_below_a_quarter(negative, left_out):
     np.testing.assert_allclose(A, top_graph(W, 4, 1.0), rtol=1e-12)
 
 
-def test_several_ways_have_the_sum_of_their_graphs():
+def test_several_parts_have_the_sum_of_their_graphs():
     one, other = unequal(seed=4), unequal(seed=5)
-
-    class Both:
-        n = 18
-        ways = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
-
+    both = Combined(*(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other)))
     make = TopK(3, 2.0, scale="none", grow=False)
-    A = make(Both(), 2)
+    A = make(both, 2)
     expected = top_graph(np.abs(one), 3, 2.0) + top_graph(np.abs(other), 3, 2.0)
     np.testing.assert_allclose(A.toarray(), expected, rtol=1e-12)
 
