@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.training import (
     Absolute,
+    Checkpoint,
     ChunkedStep,
     DSCLoss,
     History,
@@ -22,11 +24,11 @@ from dcfsc.training import (
     train,
     train_dsc,
 )
-from dcfsc.training.chunked import chunk_slices
+from dcfsc.training.chunked import chunk_slices, evaluation_chunk
 from dcfsc.training.lam import energy
-from dcfsc.training.loop import _Batches, check_finite
+from dcfsc.training.loop import _Batches, check_finite, reconstruction_gradient
 from dcfsc.training.norms import ExactNorms, sum_gradients
-from dcfsc.training.precision import check_precision, prepare
+from dcfsc.training.precision import Compiled, check_compilable, check_precision, prepare
 
 
 class Tiny(nn.Module):
@@ -312,3 +314,115 @@ def test_the_weights_of_equation_3_are_one_and_the_reconstruction_counts_half():
     assert parts.keys() == expected.keys()
     for name, part in parts.items():
         torch.testing.assert_close(part, expected[name])
+
+
+class Sleeping(Tiny):
+    """With a weight that no loss depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+
+def test_weights_without_influence_have_a_gradient_of_zero():
+    network = Sleeping()
+    ChunkedStep(network, samples(), 6)(Absolute(0.5))
+    torch.testing.assert_close(network.unused.grad, torch.zeros(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("width", "batch_size", "expected"),
+    [
+        (1, None, 4096),
+        (1, 100, 100),
+        (1 << 14, None, 1024),
+        (1 << 14, 500, 500),
+        (1 << 14, 5000, 1024),
+        (1 << 24, None, 1),
+        (1 << 25, None, 1),
+    ],
+)
+def test_samples_encoded_at_a_time_hold_64_mebibytes_at_most(width, batch_size, expected):
+    X = torch.zeros(1).expand(3, width)
+    assert evaluation_chunk(X, batch_size) == expected
+
+
+def test_statistics_are_constants_again_once_differentiated():
+    network = nn.Sequential(
+        nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3), nn.BatchNorm1d(3)
+    ).double()
+    norms, X = ExactNorms(network), samples()
+    with norms.installed():
+        norms.measure([X[:9], X[9:]], network)
+        norms.differentiate([X[:9], X[9:]], lambda x: network(x).square().sum())
+        assert not any(s.requires_grad for layer in norms._layers for s in layer.statistics)
+
+
+def test_pretraining_goes_on_where_it_stopped(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    options = {"batch_size": 10, "learning_rate": 1e-3}
+
+    def run(network, epochs, checkpoint=None):
+        history, generator = History(), torch.Generator().manual_seed(4)
+        passes = []
+        network.encoder.register_forward_hook(lambda *_: passes.append(1))
+        pretrain(
+            network,
+            samples(),
+            epochs=epochs,
+            generator=generator,
+            history=history,
+            checkpoint=checkpoint,
+            **options,
+        )
+        return history, len(passes)
+
+    whole = Tiny()
+    expected, all_passes = run(whole, 5)
+    assert all_passes == 10
+    run(Tiny(), 3, Checkpoint(file, "one", every=0))
+    resumed = Tiny(seed=9)  # its weights are to come from the file
+    history, passes = run(resumed, 5, Checkpoint(file, "one", every=0))
+    assert passes == 4
+    assert [row["step"] for row in history] == [1, 2, 3, 4, 5]
+    assert [row["loss"] for row in history] == [row["loss"] for row in expected]
+    torch.testing.assert_close(weights(resumed), weights(whole), rtol=0, atol=0)
+
+
+def test_compiling_is_refused_on_the_cpu():
+    with pytest.raises(InputError, match="compile=True is for CUDA devices; this is cpu"):
+        train(
+            Tiny(),
+            samples(),
+            steps=1,
+            lam=Absolute(1.0),
+            learning_rate=1e-3,
+            history=History(),
+            compiled=True,
+        )
+    with pytest.raises(InputError, match="needs all samples at once"):
+        check_compilable(torch.device("cuda"), 5)
+    check_compilable(torch.device("cuda"), None)
+
+
+def test_both_halves_of_a_network_are_compiled(monkeypatch):
+    network = Tiny()
+    monkeypatch.setattr(torch, "compile", lambda module: ("compiled", module))
+    made = Compiled(network)
+    assert made.encoder == ("compiled", network.encoder)
+    assert made.decoder == ("compiled", network.decoder)
+
+
+def test_two_processes_sum_their_gradients(monkeypatch):
+    """The other process is one with the same samples: every sum is twice what is here."""
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "total", lambda tensor: tensor.mul_(2))
+    ours, theirs = Tiny(), Tiny()
+    X = samples()
+    value = reconstruction_gradient(ours, X)
+    loss = (theirs.decoder(theirs.encoder(X)) - X).square().sum()
+    loss.backward()
+    assert value == pytest.approx(float(loss.detach()))
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, 2 * other.grad)
+    assert reconstruction_gradient(Tiny(), X[:0]) == 0.0
