@@ -45,6 +45,9 @@ class Recording(ExplicitCoefficients):
 class WithLeverage(Recording):
     """What an approximate search offers: a top k of its own, and the leverages."""
 
+    ranks_by_cosine = True
+    leverage = None
+
     def __init__(self, C, leverage):
         super().__init__(C)
         self.leverage = torch.from_numpy(leverage)
@@ -81,7 +84,7 @@ def test_topk_turns_approximate_neighbours_into_cosines_by_their_leverages():
 
 
 def test_an_approximate_search_is_refused_where_there_is_none():
-    with pytest.raises(InputError, match="approximate_topk"):
+    with pytest.raises(InputError, match="approximate search"):
         TopK(search="approximate")(Recording(unequal()), 2)
 
 
@@ -156,6 +159,8 @@ def test_growing_ends_as_soon_as_there_are_as_many_pieces_as_clusters():
 class Signed(ExplicitCoefficients):
     """Cosines of which a given share is negative."""
 
+    ranks_by_cosine = True
+
     def topk_cosine(self, k):
         return self.topk(k)
 
@@ -182,7 +187,7 @@ def test_several_ways_have_the_sum_of_their_graphs():
 
     class Both:
         n = 18
-        ways = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
+        parts = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
 
     make = TopK(3, 2.0, scale="none", grow=False)
     A = make(Both(), 2)
