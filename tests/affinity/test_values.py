@@ -148,6 +148,12 @@ def test_growing_ends_at_the_largest_k_and_is_the_graph_of_that_k():
     np.testing.assert_allclose(A.toarray(), top_graph(C, 64, 4.0), rtol=1e-12)
 
 
+def test_growing_to_the_largest_k_asks_for_no_spare_neighbours():
+    given = Recording(pieces(3, 70))
+    TopK(k=16, signs="both")(given, 1)
+    assert given.asked == [32, 64]
+
+
 def test_growing_ends_as_soon_as_there_are_as_many_pieces_as_clusters():
     C = pieces(3, 70)
     given = Recording(C)
