@@ -9,7 +9,7 @@ from dcfsc import affinity
 from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy
 from dcfsc.errors import InputError
-from dcfsc.self_expression import Combined, ExplicitCoefficients, SparseCoefficients, solve
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 
 def unequal(n=18, seed=0):
@@ -46,14 +46,11 @@ class WithLeverage(Recording):
     """What an approximate search offers: a top k of its own, and the leverages."""
 
     ranks_by_cosine = True
+    leverage = None
 
     def __init__(self, C, leverage):
         super().__init__(C)
-        self._leverage = torch.from_numpy(leverage)
-
-    @property
-    def leverage(self):
-        return self._leverage
+        self.leverage = torch.from_numpy(leverage)
 
     def approximate_topk(self, k):
         return super().topk(k)
@@ -87,7 +84,7 @@ def test_topk_turns_approximate_neighbours_into_cosines_by_their_leverages():
 
 
 def test_an_approximate_search_is_refused_where_there_is_none():
-    with pytest.raises(InputError, match="search='exact'"):
+    with pytest.raises(InputError, match="approximate search"):
         TopK(search="approximate")(Recording(unequal()), 2)
 
 
@@ -151,6 +148,12 @@ def test_growing_ends_at_the_largest_k_and_is_the_graph_of_that_k():
     np.testing.assert_allclose(A.toarray(), top_graph(C, 64, 4.0), rtol=1e-12)
 
 
+def test_growing_to_the_largest_k_asks_for_no_spare_neighbours():
+    given = Recording(pieces(3, 70))
+    TopK(k=16, signs="both")(given, 1)
+    assert given.asked == [32, 64]
+
+
 def test_growing_ends_as_soon_as_there_are_as_many_pieces_as_clusters():
     C = pieces(3, 70)
     given = Recording(C)
@@ -185,11 +188,15 @@ def test_opposites_are_left_out_below_a_quarter(negative, left_out):
     np.testing.assert_allclose(A, top_graph(W, 4, 1.0), rtol=1e-12)
 
 
-def test_several_parts_have_the_sum_of_their_graphs():
+def test_several_ways_have_the_sum_of_their_graphs():
     one, other = unequal(seed=4), unequal(seed=5)
-    both = Combined(*(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other)))
+
+    class Both:
+        n = 18
+        parts = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
+
     make = TopK(3, 2.0, scale="none", grow=False)
-    A = make(both, 2)
+    A = make(Both(), 2)
     expected = top_graph(np.abs(one), 3, 2.0) + top_graph(np.abs(other), 3, 2.0)
     np.testing.assert_allclose(A.toarray(), expected, rtol=1e-12)
 
