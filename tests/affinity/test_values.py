@@ -9,7 +9,7 @@ from dcfsc import affinity
 from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy
 from dcfsc.errors import InputError
-from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
+from dcfsc.self_expression import CosineForm, ExplicitCoefficients, SparseCoefficients, solve
 
 
 def unequal(n=18, seed=0):
@@ -311,3 +311,14 @@ def test_the_least_options_that_have_a_meaning_are_taken():
     for bad in ({"power": 0.0}, {"scale": "max"}, {"search": "fast"}):
         with pytest.raises(InputError):
             TopK(**bad)
+
+
+def test_cosines_found_approximately_are_taken_as_they_are_and_never_exceed_one():
+    Z = torch.nn.functional.normalize(torch.from_numpy(unequal(seed=7)))
+    Z[1] = Z[0] * (1.0 + 1e-12)  # rounding may leave a cosine above one
+    make = TopK(4, 2.0, grow=False, search="approximate", signs="both")
+    A = make(CosineForm(Z), 2).toarray()
+    cosine = np.abs((Z @ Z.T).numpy())
+    np.fill_diagonal(cosine, 0.0)
+    np.testing.assert_allclose(A, top_graph(np.minimum(cosine, 1.0), 4, 2.0), rtol=1e-9)
+    assert A.max() <= 2.0

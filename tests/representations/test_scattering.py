@@ -244,3 +244,18 @@ def test_cuda_gives_the_same_labels(drift, fitted):
     model = ClosedFormSubspaceClustering(4, random_state=0, device="cuda").fit(drift[0])
     assert model.representation_ == fitted.representation_
     assert clustering_error(fitted.labels_, model.labels_) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((8, 20), (16, 40)), ((20, 6), (60, 18)), ((3, 15, 40), (3, 30, 80)), ((16, 9), (32, 18))],
+)
+def test_the_smaller_side_says_how_much_an_image_is_enlarged(shape, expected):
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    assert tuple(enlarged(x).shape[1:]) == expected
+
+
+def test_fitting_keeps_no_copy_of_the_sample(rows):
+    representation = ScatteringMetric(SETTING)
+    representation.fit(rows)
+    assert representation._prepared is None
