@@ -16,7 +16,6 @@ import argparse
 import ast
 import json
 import os
-import pickle
 import random
 import resource
 import shutil
@@ -191,7 +190,11 @@ def forked(
         options.append("--continue-on-collection-errors" if session.order is None else "-x")
         code = int(pytest.main([*options, *paths], plugins=[session]))
         kept = {k: v for k, v in session.known.items() if k in session.passed}
-        (folder / "known").write_bytes(pickle.dumps((kept, session.broken)))
+        plain = {
+            test: [k.seconds, {file: sorted(lines) for file, lines in k.lines.items()}]
+            for test, k in kept.items()
+        }
+        (folder / "known").write_text(json.dumps([plain, list(session.broken)]))
     finally:
         os._exit(code)
 
@@ -202,7 +205,11 @@ def learn(paths: list[str], order: dict[str, float] | None) -> dict[str, Known]:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, 1) or (code == 1 and order is not None):
         raise SystemExit(f"the unchanged code does not pass its own tests (exit {code}): {paths}")
-    known, broken = pickle.loads((folder / "known").read_bytes())
+    plain, broken = json.loads((folder / "known").read_text())
+    known = {
+        test: Known(seconds, {file: set(numbers) for file, numbers in lines.items()})
+        for test, (seconds, lines) in plain.items()
+    }
     shutil.rmtree(folder)
     if broken:
         print("left out, as they cannot be imported here:", *broken, flush=True)
