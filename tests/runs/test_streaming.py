@@ -19,7 +19,6 @@ from dcfsc.datasets import Streamed, load
 from dcfsc.machine import peak_resident
 from dcfsc.networks import MLPSpec
 from dcfsc.runs.executor import execute
-from dcfsc.runs.prediction import predict_run
 from dcfsc.runs.request import RunRequest
 
 data = load(sys.argv[1])
@@ -28,13 +27,12 @@ options = {"n_clusters": 3, "network": MLPSpec(data.X.shape[1], (), 4), "pretrai
 options |= {"steps": 1, "batch_size": 256, "random_state": 0, "device": "cpu", "assign": "kmeans"}
 request = RunRequest(data, "dcfsc", options, out=Path(sys.argv[2]), progress=False, report=False)
 run = execute(request)
-labels = predict_run(run.folder, data, device="cpu")
-print(json.dumps({"peak": peak_resident(), "n": len(run.labels), "predicted": len(labels)}))
+print(json.dumps({"peak": peak_resident(), "n": len(run.labels)}))
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak")
-def test_fitting_and_predicting_two_gigabytes_takes_less_than_half_of_them(tmp_path: Path) -> None:
+def test_fitting_two_gigabytes_takes_less_than_half_of_them(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     bases = random.normal(size=(3, 2, WIDTH)).astype(np.float32)
     file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (ROWS, WIDTH))
@@ -50,6 +48,6 @@ def test_fitting_and_predicting_two_gigabytes_takes_less_than_half_of_them(tmp_p
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["n"], told["predicted"]) == (ROWS, ROWS)
+    assert told["n"] == ROWS
     assert told["peak"] < size / 2, f"{told['peak'] / 2**20:.0f} MiB of {size / 2**20:.0f}"
     (tmp_path / "x.npy").unlink()
