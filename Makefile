@@ -24,7 +24,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 demo: $(VENV)/.run
-	$(BIN)/dcfsc fit digits -k 10 --out runs/digits
+	$(BIN)/dcfsc fit digits -k 10 --out runs/digits --overwrite
 
 # a file's tests stay in one process, which makes what they share once
 test: $(VENV)/.dev

@@ -17,6 +17,10 @@ class InputError(DcfscError, ValueError):
         super().__init__(_one_line(str(message)))
 
 
+class DivergenceError(InputError):
+    """Training left the range of numbers; going on from its last state would end there again."""
+
+
 def _one_line(text: str) -> str:
     """Line breaks and control characters, which names of files may have, written out."""
     if text.isprintable():

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from dcfsc.cli import app
 from dcfsc.datasets import synthetic
-from dcfsc.runs.checkpoint import CHECKPOINT
+from dcfsc.runs.life import CHECKPOINT
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 HANG_SECONDS = 600  # no result is awaited longer

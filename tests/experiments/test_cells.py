@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import os
-import time
 
 import pytest
 
 from dcfsc.errors import InputError
 from dcfsc.experiments.cells import Cell, CellStore, Problem, one_line
+from dcfsc.files import atomic_path
 
 WINDOW = Cell("eyaleb", "dcfsc", Problem("eyaleb", 10, 3))
 TRIAL = Cell("orl", "ssc", Problem("orl", 40), seed=4, trial=4)
@@ -104,18 +103,16 @@ def test_a_twin_is_taken_over_under_the_new_name(tmp_path):
     assert copied["copied_from"] == "coil100/dsc/trial-01"
 
 
-def test_only_old_parts_are_removed(tmp_path):
+def test_only_abandoned_parts_are_removed(tmp_path):
     store = CellStore(tmp_path, "orl")
     store.save(TRIAL, {})
     folder = store.path(TRIAL).parent
-    old, new = folder / ".a.jsonl.x.part", folder / ".b.jsonl.y.part"
-    for part in (old, new):
-        part.write_text("{")
-    long_ago = time.time() - 2 * 24 * 3600
-    os.utime(old, (long_ago, long_ago))
-    store.remove_stale_parts()
-    assert not old.exists()
-    assert new.exists()
+    abandoned = folder / ".a.jsonl.abcdefgh.part"
+    abandoned.write_text("{")
+    with atomic_path(folder / "b.jsonl") as in_use:
+        store.remove_abandoned_parts()
+        assert in_use.exists()
+    assert not abandoned.exists()
 
 
 def test_reasons_are_one_line_without_folders():

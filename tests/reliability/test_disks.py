@@ -16,7 +16,7 @@ from running import fit_run
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
-from dcfsc.runs import folder as run_folder
+from dcfsc.runs import executor
 from dcfsc.runs.folder import read_run
 
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
@@ -82,7 +82,7 @@ def test_room_is_asked_for_before_the_work(
     monkeypatch.setattr(os, "posix_fallocate", allocate, raising=False)
     with pytest.raises(InputError, match="No space left on device"):
         fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
-    assert asked == [run_folder.room_for(data, "closed-form", None)]
+    assert asked == [executor.room_for(data, "closed-form", None)]
     assert asked[0] > 4 * data.X.size
     assert list(tmp_path.iterdir()) == []
 
@@ -97,7 +97,9 @@ def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
 
     monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full)
     with pytest.raises(InputError, match="No space left on device"):
-        fit_run(data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run")
+        fit_run(
+            data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run", overwrite=True
+        )
     again = read_run(tmp_path / "run")
     assert again.record["seed"] == 0
     assert np.array_equal(again.labels, first.labels)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dcfsc.errors import InputError
-from dcfsc.runs.folder import LOCK, alone_in
+from dcfsc.files import atomic_path
+from dcfsc.runs.life import LOCK, STAGED, alone_in
 
 HERE = Path(__file__).parent
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
@@ -43,18 +44,19 @@ def test_the_second_in_a_folder_is_refused_in_one_line(tmp_path):
 @posix
 def test_what_a_killed_run_left_is_no_obstacle(tmp_path):
     (tmp_path / LOCK).write_bytes(b"")
-    part = tmp_path / ".labels.csv.abc.part"
+    part = tmp_path / ".labels.csv.abcdefgh.part"
     part.write_bytes(b"index,la")
-    other = tmp_path / ".predictions.csv.abc.part"
-    other.write_bytes(b"another process may be writing this one")
-    with alone_in(tmp_path):
-        assert not part.exists()
-    assert list(tmp_path.iterdir()) == [other]
+    (tmp_path / STAGED).mkdir()
+    (tmp_path / STAGED / "labels.csv").write_bytes(b"index,la")
+    with atomic_path(tmp_path / "predictions.csv") as other:  # as another process would
+        with alone_in(tmp_path):
+            assert not part.exists()
+        assert list(tmp_path.iterdir()) == [other]
 
 
 @posix
 def test_a_killed_holder_gives_the_lock_back(tmp_path):
-    held = "import sys, time, pathlib; from dcfsc.runs.folder import alone_in\n"
+    held = "import sys, time, pathlib; from dcfsc.runs.life import alone_in\n"
     held += "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", held, tmp_path], stdout=subprocess.PIPE)
     assert child.stdout is not None

@@ -27,8 +27,8 @@ import numpy as np
 from dcfsc import DCFSC, cli
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
-from dcfsc.runs.checkpoint import CHECKPOINT
-from dcfsc.runs.folder import MODEL, read_run
+from dcfsc.runs.folder import read_run
+from dcfsc.runs.life import CHECKPOINT, MODEL
 
 SAMPLES, CLUSTERS = 120, 4
 FIT = ("-k", str(CLUSTERS), "--method", "dcfsc", "--steps", "16", "--pretrain-epochs", "8")

@@ -13,9 +13,8 @@ from typer.testing import CliRunner, Result
 
 from dcfsc.cli import app
 from dcfsc.datasets import synthetic
-from dcfsc.errors import InputError
-from dcfsc.runs import checkpoint as run_checkpoint
-from dcfsc.runs.checkpoint import CHECKPOINT, choose_folder
+from dcfsc.errors import DivergenceError
+from dcfsc.runs.life import CHECKPOINT, choose_folder
 from dcfsc.training import loop
 
 OPTIONS = ("-k", 3, "--device", "cpu", "--no-report", "--pretrain-epochs", 2, "--steps", 8)
@@ -60,7 +59,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_where_it_would_have(
 
     refused = fit("--out", place)
     assert refused.exit_code == 2
-    assert "add --resume to go on with it, or choose another folder" in refused.stderr
+    assert "add --resume to go on with it, --overwrite to begin again" in refused.stderr
     other = fit("--out", place, "--resume", "--seed", 1)
     assert other.exit_code == 2
     assert "other data or parameters" in other.stderr
@@ -76,12 +75,10 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_where_it_would_have(
     assert (place / "labels.csv").read_text() == Path("whole/labels.csv").read_text()
 
 
-def test_a_run_that_is_refused_on_the_way_leaves_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverge(loss: float, phase: str, now: int, learning_rate: float) -> None:
         if phase == "training" and now == 5:
-            raise InputError("the loss became nan")
+            raise DivergenceError("the loss became nan")
 
     monkeypatch.setattr(loop, "check_finite", diverge)
     assert fit("--out", "run", "--checkpoint-every", 0).exit_code == 2
@@ -103,8 +100,6 @@ def test_the_newest_unfinished_folder_is_gone_on_with(folder: Path) -> None:
     assert choose_folder("x", None, resume=True) == Path("runs/x-2")
     assert choose_folder("x", None, resume=False) == Path("runs/x-4")
     assert choose_folder("y", None, resume=True) == Path("runs/y")
-    run_checkpoint.remove(Path("runs/x-2"))
-    assert list(Path("runs/x-2").iterdir()) == []
 
 
 def test_options_of_many_processes_are_refused_for_one() -> None:

@@ -67,12 +67,12 @@ def test_predict_applies_the_saved_features(run: Run, data: Dataset) -> None:
 
 def test_lost_features_are_one_line(run: Run, data: Dataset) -> None:
     (run.folder / "features.safetensors").unlink()
-    with pytest.raises(InputError, match=r"no model file .*features.safetensors"):
+    with pytest.raises(InputError, match=r"has lost its features\.safetensors; fit again"):
         predict_run(run.folder, data)
 
 
 def test_a_later_run_without_features_leaves_none_behind(run: Run, data: Dataset) -> None:
-    again = fit_run(data, "closed-form", OPTIONS, run.folder)
+    again = fit_run(data, "closed-form", OPTIONS, run.folder, overwrite=True)
     assert again.record["features"] is None
     assert not (run.folder / "features.safetensors").exists()
     assert np.array_equal(predict_run(run.folder, data), again.labels)

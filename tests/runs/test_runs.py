@@ -16,7 +16,8 @@ from dcfsc.datasets import Dataset, finite, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
-from dcfsc.runs import folder as run_folder
+from dcfsc.runs import life
+from dcfsc.runs import record as run_record
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.prediction import predict_run
 
@@ -51,6 +52,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "n": 90,
         "shape": [20],
         "dtype": "float32",
+        "fingerprint": run_record.fingerprint(data.X),
         "classes": 3,
         "notes": data.notes,
     }
@@ -130,7 +132,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 
     def look(record: dict[str, Any]) -> None:
         seen.append(dict(record))
-        assert os.listdir(tmp_path / "b") == [run_folder.LOCK]
+        assert os.listdir(tmp_path / "b") == [life.LOCK]
 
     fit_run(data, "closed-form", OPTIONS, tmp_path / "b", started=look)
     assert seen[0]["data"]["n"] == 90
@@ -144,7 +146,7 @@ def test_earlier_run_is_replaced_with_all_that_was_made_from_it(run: Run, data: 
     predict_run(run.folder, data)
     (run.folder / "report.html").write_text("of the earlier run")
     (run.folder / "notes.txt").write_text("mine")
-    fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder)
+    fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder, overwrite=True)
     assert read_run(run.folder).record["n_clusters"] == 4
     names = {"labels.csv", "model.safetensors", "notes.txt", "run.json"}
     assert set(os.listdir(run.folder)) == names
@@ -160,7 +162,7 @@ def test_failure_leaves_an_earlier_run_as_it_was(
     before = files(run.folder)
     monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full_disk)
     with pytest.raises(InputError, match=r"cannot write to .*run: No space left on device"):
-        fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder)
+        fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder, overwrite=True)
     assert files(run.folder) == before
 
 
@@ -176,49 +178,15 @@ def test_failure_takes_new_folders_away(
     assert os.listdir(tmp_path) == []
 
 
-def test_record_takes_its_place_last(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    replace = os.replace
-
-    def watched(source: Path, target: Path) -> None:
-        if not str(target).endswith(".part"):
-            order.append(Path(target).name)
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", watched)
-    fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
-    assert sorted(order) == ["labels.csv", "model.safetensors", "run.json"]
-    assert order[-1] == "run.json"
-
-
-def test_run_cut_short_while_replacing_is_not_taken_for_whole(
-    run: Run, data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace = os.replace
-
-    def dies(source: Path, target: Path) -> None:
-        if Path(target).name == "labels.csv":
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", dies)
-    with pytest.raises(KeyboardInterrupt):
-        fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder)
-    with pytest.raises(InputError, match="was cut short"):
-        read_run(run.folder)
-
-
 def test_default_folder_is_the_first_free_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_folder.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc")
+    assert life.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc")
     for taken in ("orl-dcfsc", "orl-dcfsc-2"):
         Path("runs", taken).mkdir(parents=True)
-    assert run_folder.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc-3")
-    assert run_folder.default_folder("../my data/x-ssc") == Path("runs/my-data-x-ssc")
+    assert life.default_folder("orl-dcfsc") == Path("runs/orl-dcfsc-3")
+    assert life.default_folder("../my data/x-ssc") == Path("runs/my-data-x-ssc")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
@@ -280,7 +248,7 @@ def test_numbers_of_clusters_that_cannot_be(data: Dataset, tmp_path: Path, n_clu
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("run.json", None, "was cut short"),
+        ("run.json", None, "has lost its run.json; fit again, with --overwrite"),
         ("run.json", "{", "damaged"),
         ("run.json", '{"dcfsc_run": 2}', "damaged"),
         ("run.json", '{"dcfsc_run": 2, "data": {"n": 90}}', "damaged"),

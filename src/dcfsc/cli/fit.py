@@ -133,6 +133,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run in the folder.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the finished run in the folder.")
+    ] = False,
     checkpoint_every: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="How often to save it.", show_default="30"),
@@ -168,8 +171,11 @@ def fit(
         "batch_size": batch_size,
         "checkpoint_every": checkpoint_every,
     }
+    from dcfsc.runs.life import method_in
+
+    begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
-    default = "dcfsc" if trains and features is None else "closed-form"
+    default = begun or ("dcfsc" if trains and features is None else "closed-form")
     samples = load_samples(data, labels, size, color, skip_broken, seed)
     from dcfsc.runs.executor import execute
     from dcfsc.runs.request import RunRequest
@@ -187,6 +193,7 @@ def fit(
         features=features,
         out=out,
         resume=resume,
+        overwrite=overwrite,
         report=not no_report,
         progress=not quiet,
         timeout=dist_timeout,

@@ -40,7 +40,8 @@ def predict(
 ) -> None:
     """Label new samples with the model of a run and write them to a .csv file."""
     from dcfsc import metrics
-    from dcfsc.runs.folder import PREDICTIONS, read_run
+    from dcfsc.runs.folder import read_run
+    from dcfsc.runs.life import PREDICTIONS
     from dcfsc.runs.prediction import predict_run
     from dcfsc.runs.record import describe_data
 

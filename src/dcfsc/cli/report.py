@@ -39,7 +39,8 @@ def report(
 ) -> None:
     """Draw the page of a run again, from its saved files alone."""
     from dcfsc.report import read_details, with_images, write_report
-    from dcfsc.runs.folder import DETAILS, REPORT, read_run, write_errors
+    from dcfsc.runs.folder import read_run
+    from dcfsc.runs.life import DETAILS, REPORT, write_errors
 
     saved = read_run(run)
     details = read_details(saved.folder / DETAILS)

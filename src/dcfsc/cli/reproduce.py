@@ -45,23 +45,25 @@ def reproduce(
 ) -> None:
     """Compute a table or figure of the paper; a second call only fills the gaps."""
     from dcfsc import experiments
+    from dcfsc.runs.life import write_errors
 
     match = re.fullmatch(r"(\d+)/(\d+)", shard.strip())
     if match is None:
         raise InputError(f"--shard takes I/N, as in 0/4; got {shard!r}.")
-    experiments.reproduce(
-        experiment,
-        out=out,
-        methods=None if methods is None else [m.strip() for m in methods.split(",")],
-        trials=trials,
-        clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
-        device=device,
-        dry_run=dry_run,
-        force=force,
-        shard=(int(match[1]), int(match[2])),
-        jobs=jobs,
-        report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
-    )
+    with write_errors(out):
+        experiments.reproduce(
+            experiment,
+            out=out,
+            methods=None if methods is None else [m.strip() for m in methods.split(",")],
+            trials=trials,
+            clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
+            device=device,
+            dry_run=dry_run,
+            force=force,
+            shard=(int(match[1]), int(match[2])),
+            jobs=jobs,
+            report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+        )
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:

@@ -9,17 +9,16 @@ one line of ``out/<experiment>/cells/<method>.jsonl``; a failure is a line of
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dcfsc.errors import DcfscError
+from dcfsc.files import remove_abandoned
 
 from . import record_file
 from .record_file import Record
 
 _ENDING, _FAILED = ".jsonl", ".failed.jsonl"
-_STALE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -142,14 +141,10 @@ class CellStore:
         for path in self.cells.glob(f"*{_ENDING}"):
             record_file.tidy(path)
 
-    def remove_stale_parts(self) -> None:
-        """Remove what killed processes left: a part lives for milliseconds, an old one is dead."""
-        for part in self.cells.glob(".*.part"):
-            try:
-                if time.time() - part.stat().st_mtime > _STALE_SECONDS:
-                    part.unlink()
-            except FileNotFoundError:
-                pass  # another process was quicker
+    def remove_abandoned_parts(self) -> None:
+        """Remove what killed processes left of files that were half written."""
+        for folder in (self.folder, *filter(Path.is_dir, self.folder.glob("*"))):
+            remove_abandoned(folder)
 
     def _failed_path(self, cell: Cell) -> Path:
         return self.cells / f"{cell.method}{_FAILED}"

@@ -105,8 +105,8 @@ def reproduce(
         summary.estimate = announce(missing, planned, store, report)
         return summary
     start = time.perf_counter()
+    store.remove_abandoned_parts()
     if missing:
-        store.remove_stale_parts()
         session = Session(store, device, force)
         if experiment.needs_data:
             for dataset in dict.fromkeys(cell.problem.dataset for cell in missing):

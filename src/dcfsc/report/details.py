@@ -122,7 +122,7 @@ def read_details(path: str | os.PathLike[str]) -> Details:
     if not file.is_file():
         raise InputError(
             f"{file.parent} has no {file.name}, which the report is drawn from; fit again, "
-            "without --no-report."
+            "with --overwrite and without --no-report."
         )
     try:
         with zipfile.ZipFile(file) as archive:
@@ -138,7 +138,9 @@ def read_details(path: str | os.PathLike[str]) -> Details:
     except InputError:
         raise
     except Exception:  # the parser fails in many ways on damaged bytes
-        raise InputError(f"{file} is damaged or not written by dcfsc; fit again.") from None
+        raise InputError(
+            f"{file} is damaged or not written by dcfsc; fit again, with --overwrite."
+        ) from None
 
 
 def with_images(details: Details, X: np.ndarray, source: str) -> Details:

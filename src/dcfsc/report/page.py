@@ -36,7 +36,7 @@ def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], detail
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise InputError(
             f"the page cannot be drawn, as the run's record and details are damaged "
-            f"({type(error).__name__}: {reason}); fit again."
+            f"({type(error).__name__}: {reason}); fit again, with --overwrite."
         ) from error
     write_text(path, page)
 

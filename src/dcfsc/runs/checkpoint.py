@@ -1,64 +1,31 @@
-"""Resuming an interrupted run: where its checkpoint lies, and which folder holds one."""
+"""Training that saves itself to the run's folder, and how to go on with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from dcfsc import distributed
-from dcfsc.errors import InputError
+from dcfsc.errors import DivergenceError, InputError
 
-from .folder import check_replaceable, default_folder, default_folders
-
-CHECKPOINT = "checkpoint.safetensors"
-
-
-def choose_folder(name: str, out: Path | None, resume: bool) -> Path:
-    """The folder of a new run, or with ``resume`` of one that was interrupted.
-
-    Without ``out`` that is the newest unfinished one of runs/name, runs/name-2, ...; where there
-    is nothing to go on from, the run begins.
-    """
-    if out is not None:
-        folder = Path(out)
-    else:
-        folder = (interrupted(name) if resume else None) or default_folder(name)
-    if not (folder / CHECKPOINT).exists():
-        check_replaceable(folder)
-    elif not resume:
-        raise InputError(
-            f"{folder} holds the checkpoint of an interrupted run; add --resume to go on with it, "
-            "or choose another folder with --out."
-        )
-    return folder
-
-
-def interrupted(name: str) -> Path | None:
-    """The default folder of that name that was left last with a checkpoint, or with nothing."""
-    taken = takewhile(Path.is_dir, default_folders(name))
-    found = [f for f in taken if all(p.name == CHECKPOINT or _partial(p) for p in f.iterdir())]
-    return max(found, key=lambda f: f.stat().st_mtime, default=None)
-
-
-def _partial(path: Path) -> bool:
-    return path.name.endswith(".part")
+from .life import CHECKPOINT, CHECKPOINT_METHOD, State, WriteError, state_of
 
 
 @contextmanager
-def kept(estimator: Any, folder: Path, command: str | None) -> Iterator[None]:
+def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> Iterator[None]:
     """Within the block training saves itself to the folder, and goes on from what is there.
 
-    An interrupted run leaves its checkpoint, and says how to go on with it; one that was refused
-    leaves nothing of its own.
+    ``fresh`` begins again instead. A checkpoint stays whatever happens, and the error says how to
+    go on from it; only that of a training that diverged, which would diverge again, is removed.
     """
-    params = estimator.get_params(deep=False)
-    if "checkpoint" not in params or params["checkpoint"] is not None:
+    if not saves_itself(estimator):
         yield
         return
     file = folder / CHECKPOINT
+    if fresh:
+        file.unlink(missing_ok=True)
     found = file.exists()
     estimator.set_params(checkpoint=file)
     try:
@@ -69,12 +36,34 @@ def kept(estimator: Any, folder: Path, command: str | None) -> Iterator[None]:
         raise KeyboardInterrupt(
             f"interrupted; training is saved, go on with: {resuming(command, folder)}"
         ) from None
-    except InputError:
+    except DivergenceError:
         if not found:
-            remove(folder)
+            file.unlink(missing_ok=True)
         raise
+    except InputError as error:
+        refused = found and not isinstance(error, WriteError)  # it was not this run's
+        if refused or not file.exists():
+            raise
+        more = f"Training is saved, go on with: {resuming(command, folder)}"
+        raise type(error)(f"{error} {more}") from error
     finally:
         estimator.set_params(checkpoint=None)
+
+
+def saves_itself(estimator: Any) -> bool:
+    """Whether the estimator can keep a checkpoint, and was not told to keep it elsewhere."""
+    params = estimator.get_params(deep=False)
+    return "checkpoint" in params and params["checkpoint"] is None
+
+
+def check_method(folder: Path, method: str, estimator: Any) -> None:
+    """Refuse to go on with a checkpoint by a method that cannot."""
+    if state_of(folder) in (State.TRAINING, State.REPLACING) and not saves_itself(estimator):
+        raise InputError(
+            f"{folder} holds the checkpoint of a run by {CHECKPOINT_METHOD}, which {method} cannot "
+            f"go on with; give --method {CHECKPOINT_METHOD}, --overwrite in place of --resume to "
+            "begin again, or choose another folder with --out."
+        )
 
 
 def resuming(command: str | None, folder: Path) -> str:
@@ -85,9 +74,3 @@ def resuming(command: str | None, folder: Path) -> str:
     if "--resume" not in words:
         words += " --resume"
     return f"torchrun ... -m {words}" if distributed.launched() else words
-
-
-def remove(folder: Path) -> None:
-    """Take the checkpoint away, and what a killed process left of one half written."""
-    for file in (folder / CHECKPOINT, *folder.glob(f".{CHECKPOINT}.*.part")):
-        file.unlink(missing_ok=True)

@@ -13,13 +13,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed
-from dcfsc.datasets import Streamed, check_finite
+from dcfsc.datasets import Dataset, Streamed, check_finite
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
@@ -28,10 +29,10 @@ from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.machine import resolve_device
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
-from . import checkpoint
+from . import checkpoint, life
 from .clusters import suggest_for_run
-from .folder import Run, alone_in, reserved, room_for
-from .record import describe_result, describe_run
+from .folder import Run, read_run
+from .record import describe_result, describe_run, differences
 from .request import RunRequest
 from .writing import add_report, write_run
 
@@ -97,24 +98,40 @@ class OneProcess:
     def _write(self, job: Job, started: Started | None) -> Run:
         request, estimator, data = job.request, job.estimator, job.request.data
         record = describe_run(request, estimator, job.transformer, job.suggestion)
-        folder = checkpoint.choose_folder(request.name, request.out, self._resumes)
+        folder = life.choose_folder(request.name, request.out, self._resumes)
+        if self._may_be_finished and life.state_of(folder) is life.State.WHOLE:
+            return _finished(folder, record)
+        self._check_folder(folder, estimator)
+        fresh = self._overwrites and not self._resumes
         room = room_for(data, request.method, request.features)
-        replaceable = self._resumes or request.out is not None
-        with reserved(folder, exist_ok=replaceable, room=room), alone_in(folder):
+        with life.reserved(folder, room), life.alone_in(folder):
+            self._check_folder(folder, estimator)  # another run may have ended there just now
             if started is not None:
                 started(record)
-            with checkpoint.kept(estimator, folder, request.command):
+            with checkpoint.kept(estimator, folder, request.command, fresh=fresh):
                 record["timings"] = self._fit(job)
-            record |= describe_result(data, estimator)
-            write_run(folder, record, data, estimator, job.transformer)
-            checkpoint.remove(folder)
+                record |= describe_result(data, estimator)
+                write_run(folder, record, data, estimator, job.transformer)
             if request.report:
                 add_report(folder, record, data, estimator)
         return Run(folder, record, np.asarray(estimator.labels_))
 
+    def _check_folder(self, folder: Path, estimator: Any) -> None:
+        life.check_free(folder, resume=self._resumes, overwrite=self._overwrites)
+        if not self._overwrites:
+            checkpoint.check_method(folder, self.request.method, estimator)
+
     @property
     def _resumes(self) -> bool:
         return self.request.resume
+
+    @property
+    def _overwrites(self) -> bool:
+        return self.request.overwrite
+
+    @property
+    def _may_be_finished(self) -> bool:
+        return self.request.resume and not self.request.overwrite
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the estimator on the samples or on their features; the seconds that each took."""
@@ -153,14 +170,21 @@ class ManyProcesses(OneProcess):
             warnings.simplefilter("ignore")  # the first process says what there is to say
             job = self._prepare()
             # The first process's file; the others never touch it.
-            _set_known(job.estimator, verbose=False, checkpoint=checkpoint.CHECKPOINT)
+            _set_known(job.estimator, verbose=False, checkpoint=life.CHECKPOINT)
             self._fit(job)
         return None
 
     @property
     def _resumes(self) -> bool:
-        restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
-        return self.request.resume or restarted
+        return self.request.resume or _restarted()
+
+    @property
+    def _overwrites(self) -> bool:
+        return self.request.overwrite or _restarted()
+
+    @property
+    def _may_be_finished(self) -> bool:
+        return False  # the other processes would wait for this one
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the share together with the other processes; the first one has all samples then."""
@@ -198,6 +222,35 @@ class ManyProcesses(OneProcess):
             raise InputError(
                 f"--dist-timeout must be a positive number of seconds; got {self.timeout:g}."
             )
+
+
+def _restarted() -> bool:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+
+def _finished(folder: Path, record: dict[str, Any]) -> Run:
+    """The whole run in the folder, if it is the one that the record describes."""
+    run = read_run(folder)
+    apart = differences(run.record, record)
+    if apart:
+        raise InputError(
+            f"{folder} holds a finished run that differs in {', '.join(apart[:5])}; add "
+            "--overwrite to replace it, or choose another folder with --out."
+        )
+    warnings.warn(
+        f"the run {folder} was finished before, and is left as it is.", UserWarning, stacklevel=4
+    )
+    return run
+
+
+def room_for(data: Dataset, method: str, features: str | None) -> int:
+    """Bytes that a run on ``data`` (N, ...) will write, or fewer, known before the work.
+
+    Labels are a few digits a sample. The closed form keeps its samples; how wide the latents of a
+    network or the features will be is known only later.
+    """
+    kept = 4 * int(np.prod(data.X.shape)) if method == "closed-form" and features is None else 0
+    return life.ROOM_BYTES + 16 * len(data) + kept
 
 
 class Share(Streamed):

@@ -13,7 +13,8 @@ from dcfsc.estimators.registry import load_model
 from dcfsc.files import atomic_path
 from dcfsc.machine import resolve_device
 
-from .folder import FEATURES, MODEL, PREDICTIONS, read_run, reserved, write_errors
+from .folder import read_run
+from .life import FEATURES, MODEL, PREDICTIONS, reserved, write_errors
 from .writing import write_labels
 
 
@@ -40,7 +41,7 @@ def predict_run(
     transformer = None
     if saved.record.get("features"):
         transformer = load_model(saved.folder / FEATURES, device=device)
-    with reserved(target.parent, exist_ok=True):
+    with reserved(target.parent):
         X = data.X
         if transformer is not None:
             X = transformer.transform(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -14,10 +15,13 @@ from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.machine import machine, resolve_device, versions
 
-from .folder import FEATURES, FORMAT, MODEL
+from .folder import FORMAT
+from .life import FEATURES, MODEL
 from .request import RunRequest
 
 CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_")
+PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
+WITNESSES = 64  # samples that the data are known by
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 
 
@@ -51,9 +55,32 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "n": len(data),
         "shape": list(data.X.shape[1:]),
         "dtype": str(data.X.dtype),
+        "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "notes": data.notes,
     }
+
+
+def fingerprint(X: Any) -> str:
+    """SHA-256 of up to ``WITNESSES`` samples of X (N, ...), spread evenly."""
+    digest = hashlib.sha256()
+    for row in np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64)):
+        digest.update(np.ascontiguousarray(X[int(row)]).tobytes())
+    return digest.hexdigest()
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """What tells two runs apart, by name, beside when, where and how watched they were done."""
+    told = [_identity(record) for record in (one, other)]
+    names = sorted(told[0].keys() | told[1].keys())
+    return [name for name in names if told[0].get(name) != told[1].get(name)]
+
+
+def _identity(record: dict[str, Any]) -> dict[str, Any]:
+    parameters = {k: v for k, v in record["parameters"].items() if k not in PASSING}
+    data = {f"data's {k}": record["data"].get(k) for k in ("n", "shape", "dtype", "fingerprint")}
+    features = {"features": record.get("features")}
+    return json.loads(json.dumps({"method": record["method"], **parameters, **data, **features}))
 
 
 def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:

@@ -31,11 +31,13 @@ class RunRequest:
         A name of ``dcfsc.estimators.registry.FEATURES``, computed first and clustered instead of
         the samples. Options that are not the method's are its.
     out : Path or None
-        A new or empty folder, or an earlier run, which is replaced. None is
-        ``runs/<data>[-<features>]-<method>``, with a number appended if that is taken.
+        A new or empty folder. None is ``runs/<data>[-<features>]-<method>``, with a number
+        appended if that is taken.
     resume : bool
         Go on from the folder's checkpoint, if there is one. Training keeps one there until the run
-        is whole.
+        is whole. Where the same run was finished before, that one is returned.
+    overwrite : bool
+        Replace the run that the folder holds, once the new one is whole.
     report : bool
         Whether to write the details and the page; a failure there is a warning, the run stays.
     progress : bool
@@ -52,6 +54,7 @@ class RunRequest:
     features: str | None = None
     out: Path | None = None
     resume: bool = False
+    overwrite: bool = False
     report: bool = True
     progress: bool = True
     timeout: float | None = None

@@ -1,4 +1,4 @@
-"""Write a run's files: all of them or none, ``run.json`` last; then its report."""
+"""Write a run's files: all of them or none; then its report."""
 
 from __future__ import annotations
 
@@ -6,40 +6,31 @@ import csv
 import json
 import warnings
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc.datasets import Dataset
-from dcfsc.files import atomic_path
+from dcfsc.files import atomic_path, write_text
 from dcfsc.report import write_details, write_report
 
 from .details import describe_details
-from .folder import DETAILS, FEATURES, LABELS, MODEL, PREDICTIONS, RECORD, REPORT, write_errors
+from .life import DETAILS, FEATURES, LABELS, MODEL, RECORD, REPORT, staged
 
 
 def write_run(
     folder: Path, record: dict[str, Any], data: Dataset, estimator: Any, transformer: Any = None
 ) -> None:
-    """All files, or none of them; ``run.json`` takes its place last."""
-    with write_errors(folder), ExitStack() as files:
-        # a stack is unwound from its end: what is entered first takes its place last
-        record_part = files.enter_context(atomic_path(folder / RECORD))
-        labels_part = files.enter_context(atomic_path(folder / LABELS))
-        write_labels(labels_part, data, estimator.labels_)
+    """All files, or none of them: an earlier run in the folder is whole until this one is."""
+    with staged(folder) as place:
+        with atomic_path(place / LABELS) as part:
+            write_labels(part, data, estimator.labels_)
         if record["model"]:
-            estimator.save(files.enter_context(atomic_path(folder / MODEL)))
+            estimator.save(place / MODEL)
         if transformer is not None:
-            transformer.save(files.enter_context(atomic_path(folder / FEATURES)))
-        text = json.dumps(record, indent=2, allow_nan=False)
-        record_part.write_text(text + "\n", encoding="utf-8")
-        # The earlier run ends here: without its record, its files are not taken for a run, and
-        # what was made from its model must not be taken for this one's.
-        kept = {record["model"], FEATURES if transformer is not None else None}
-        for name in {RECORD, MODEL, FEATURES, PREDICTIONS, DETAILS, REPORT} - kept:
-            (folder / name).unlink(missing_ok=True)
+            transformer.save(place / FEATURES)
+        write_text(place / RECORD, json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: Any) -> None:

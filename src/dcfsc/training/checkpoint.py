@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,6 +54,8 @@ class Checkpoint:
         self._saved: dict[str, Any] | None = None
         self._written = time.monotonic()
         self._interrupted = False
+        self._last: int | None = None  # step that the file is of
+        self._failing = False
         content = None
         if distributed.rank() == 0 and self.path.exists():
             with suppress(OSError):  # what cannot be read is as damaged as an empty file
@@ -92,7 +95,7 @@ class Checkpoint:
             if plateau is not None:
                 plateau.state = tuple(self._saved["plateau"])
             history[:] = self._saved["history"]
-            step = int(self._saved["step"])
+            step = self._last = int(self._saved["step"])
         except (KeyError, TypeError, ValueError, RuntimeError):
             raise self._damaged() from None
         self._tensors = {}
@@ -133,13 +136,27 @@ class Checkpoint:
             try:
                 with atomic_path(self.path) as part:
                     save_file(contiguous, part, metadata={"dcfsc": json.dumps(values)})
+                self._last, self._failing = step, False
             except (OSError, SafetensorError) as error:
-                reason = getattr(error, "strerror", None) or error
-                raise InputError(f"cannot write the checkpoint {self.path}: {reason}.") from error
+                self._tell_failure(error)
         if due:
             self._written = time.monotonic()
         if self._interrupted:
             raise KeyboardInterrupt
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Training goes on where its state cannot be saved: that is said once, and tried again."""
+        if self._failing:
+            return
+        self._failing = True
+        reason = getattr(error, "strerror", None) or error
+        kept = "there is none yet" if self._last is None else f"the one of step {self._last} stays"
+        warnings.warn(
+            f"cannot write the checkpoint {self.path}: {reason}; {kept}. Training goes on, and "
+            "tries again.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     @contextmanager
     def deferring_interrupts(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dcfsc import distributed
-from dcfsc.errors import InputError
+from dcfsc.errors import DivergenceError
 from dcfsc.self_expression import ClosedForm, solve
 
 from .checkpoint import Checkpoint
@@ -219,7 +219,7 @@ def _guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
 
 def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
     if not abs(loss) < float("inf"):
-        raise InputError(
+        raise DivergenceError(
             f"the loss became {loss} at {phase} step {step}; "
             f"lower the learning rate (now {learning_rate:g}) or rescale the data."
         )

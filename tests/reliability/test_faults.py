@@ -1,0 +1,26 @@
+"""A fault at every change that a command makes; `faults.py` walks all commands in all modes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+posix = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
+HERE = Path(__file__).parent
+
+
+@posix
+def test_no_fault_loses_a_run_and_every_command_can_be_repeated(tmp_path: Path) -> None:
+    words = [sys.executable, HERE / "faults.py", "--json", tmp_path / "found.json"]
+    words += ["--commands", "fit over a run,predict", "--modes", "kill,full"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    found = json.loads((tmp_path / "found.json").read_text())
+    walks = [walk for modes in found.values() for walk in modes.values()]
+    assert [problem for walk in walks for problem in walk["wrong"]] == [], done.stderr
+    assert len(walks) == 4
+    assert all(walk["tried"] == walk["points"] == walk["survived"] for walk in walks)
+    assert found["fit over a run"]["kill"]["points"] > 30
