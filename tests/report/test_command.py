@@ -55,7 +55,7 @@ def test_fit_without_a_report(npy: Path) -> None:
 
 def test_fitting_anew_without_a_report_leaves_none_of_the_earlier_run(npy: Path) -> None:
     dcfsc("fit", npy, *FIT)
-    dcfsc("fit", npy, *FIT, "--no-report")
+    dcfsc("fit", npy, *FIT, "--no-report", "--overwrite")
     assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
 
 
