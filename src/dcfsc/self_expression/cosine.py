@@ -46,10 +46,7 @@ class CosineForm(Operator):
         self.views = (Z, *views)
         self.n, self.dim = Z.shape
         self.dtype, self.device = Z.dtype, Z.device
-
-    @property
-    def directions(self) -> Tensor | None:
-        return self.views[0] if len(self.views) == 1 else None
+        self.directions = None if views else Z
 
     def rows(self, start: int, stop: int) -> Tensor:
         C = self.code(self.views[0][start:stop])

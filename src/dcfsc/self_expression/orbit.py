@@ -64,6 +64,7 @@ class OrbitForm(Operator):
     """
 
     lam: float
+    leverage: Tensor
     ranks_by_cosine = True
     codes_samples = True
     is_divisible = True
@@ -72,13 +73,9 @@ class OrbitForm(Operator):
         self._views = tuple(views)
         self.lam = float(lam)
         self.factor = RidgeFactor(orbit_gram(views) if G is None else G, self.lam)
-        self.Y, self._leverage = self._whitened(self._views[0]())
+        self.Y, self.leverage = self._whitened(self._views[0]())
         self.n, self.dim = self.Y.shape
         self.dtype, self.device = self.Y.dtype, self.Y.device
-
-    @property
-    def leverage(self) -> Tensor:
-        return self._leverage
 
     @property
     def effective_dof(self) -> float:
@@ -88,12 +85,12 @@ class OrbitForm(Operator):
     def rows(self, start: int, stop: int) -> Tensor:
         C = best_products(self.Y[start:stop], self._whitened_views())
         C[torch.arange(len(C)), torch.arange(start, start + len(C))] = 0.0
-        return C / (1.0 - self._leverage[start:stop]).to(C.dtype)[:, None]
+        return C / (1.0 - self.leverage[start:stop]).to(C.dtype)[:, None]
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         k = k if distributed.active() else min(k, self.n - 1)
         values, indices = largest_over_views(self.Y, self._whitened_views(), k, diagonal=0)
-        return values / (1.0 - self._leverage).to(values.dtype)[:, None], indices
+        return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest max_a |y_i . y_ja| / (|y_i| |y_ja|) of each row: values, indices (N, k)."""
