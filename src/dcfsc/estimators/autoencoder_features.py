@@ -8,7 +8,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from torch import Tensor
 
 from dcfsc.training import Callback, calibrate_batch_norm, encode, evaluation_chunk
 
@@ -52,9 +51,3 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         calibrate_batch_norm(self.network_, inputs, evaluation_chunk(inputs))
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
-
-    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._network_state()
-
-    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self._restore_network(tensors, values)

@@ -217,13 +217,13 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)
-        tensors, values = self._network_state()
+        tensors, values = super()._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)
         return tensors, {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self._restore_network(tensors, values)
+        super()._restore(tensors, values)
         self.labels_ = tensors["labels"].numpy()
         self.lam_ = float(values["lam"])
         self._set_latents(tensors["latents"].to(resolve_device(self.device)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -40,8 +40,8 @@ class LRR(ShallowClusterer):
     n_clusters: int = 8
     _: KW_ONLY
     lam: float = 0.18
-    norm: str = "l21"
-    solver: str = "admm"
+    norm: Literal["l21", "l1"] = "l21"
+    solver: Literal["admm", "alm"] = "admm"
     max_iter: int = 2000
     scale: str = "unit"
     affinity: Any = "lrr"
@@ -51,20 +51,11 @@ class LRR(ShallowClusterer):
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.low_rank_representation(
-            Z,
-            self.lam,
-            norm=self.norm,  # type: ignore[arg-type]
-            method=self.solver,  # type: ignore[arg-type]
-            max_iter=self.max_iter,
+            Z, self.lam, norm=self.norm, method=self.solver, max_iter=self.max_iter
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.low_rank_representation_memory(
-            n,
-            d,
-            dtype,
-            norm=self.norm,  # type: ignore[arg-type]
-        )
+        return self_expression.low_rank_representation_memory(n, d, dtype, norm=self.norm)
 
 
 @dataclass(eq=False, repr=False)

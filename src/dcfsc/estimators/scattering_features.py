@@ -147,12 +147,12 @@ class ScatteringFeatures(
 
     def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
         rows = int(self.batch_size)
-        with counting_bar(self.verbose, len(X), what) as advance:
+        with counting_bar(self.verbose, len(X), what) as bar:
             for start in range(0, len(X), rows):
                 chunk = np.array(X[start : start + rows])
                 check_finite(chunk, first=start)
                 yield torch.from_numpy(chunk)
-                advance(len(chunk))
+                bar.update(len(chunk))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

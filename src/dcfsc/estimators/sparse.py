@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -92,7 +92,7 @@ class KernelSSC(ShallowClusterer):
 
     n_clusters: int = 8
     _: KW_ONLY
-    kernel: str = "polynomial"
+    kernel: Literal["linear", "polynomial", "rbf"] = "polynomial"
     degree: int = 2
     coef0: float = 1.0
     gamma: float | None = None
@@ -108,11 +108,7 @@ class KernelSSC(ShallowClusterer):
 
     def _solve(self, Z: Tensor) -> Any:
         K = self_expression.kernel_matrix(
-            Z,
-            self.kernel,  # type: ignore[arg-type]
-            degree=self.degree,
-            coef0=self.coef0,
-            gamma=self.gamma,
+            Z, self.kernel, degree=self.degree, coef0=self.coef0, gamma=self.gamma
         )
         return self_expression.kernel_sparse_self_expression(
             K, self.alpha, affine=self.affine, tol=self.tol, max_iter=self.max_iter
