@@ -11,15 +11,7 @@ import numpy as np
 
 from dcfsc.datasets import originals
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
-from dcfsc.datasets.registry import (
-    Download,
-    Entry,
-    Form,
-    data_root,
-    file_named,
-    idx_pairs,
-    tree_of,
-)
+from dcfsc.datasets.registry import Download, Entry, Form, data_root, file_named, idx_pairs, tree_of
 
 
 def _file(read: Callable[[Path], Dataset], *names: str) -> Form:

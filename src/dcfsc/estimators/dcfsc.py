@@ -30,13 +30,7 @@ from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import (
-    check_array,
-    check_at_least,
-    check_lam,
-    check_n_clusters,
-    local_generator,
-)
+from .validation import check_array, check_at_least, check_lam, check_n_clusters, local_generator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
