@@ -292,7 +292,7 @@ def test_single_precision_agrees_with_double(outliers, n, d):
     assert single.objective == pytest.approx(double.objective, rel=1e-6)
 
 
-def test_running_out_of_iterations_says_what_to_raise():
+def test_running_out_of_iterations_has_not_converged():
     result = dense_self_expression(normal(10, 6), 10.0, 1.0, max_iter=3)
     assert not result.converged
     assert result.n_iter == 3
