@@ -14,10 +14,11 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -184,12 +185,7 @@ def shard(n: int, rank: int, size: int) -> slice:
 
 def total(tensor: Tensor) -> Tensor:
     """The sum of ``tensor`` over the processes, in place and returned; every one gets it."""
-    if active():
-        wire = _on_wire(tensor)
-        with lost_peer():
-            dist.all_reduce(wire)
-        _off_wire(wire, tensor)
-    return tensor
+    return _exchanged(tensor, dist.all_reduce) if active() else tensor
 
 
 def total_number(value: float) -> float:
@@ -206,10 +202,8 @@ def smallest_number(value: float) -> float:
     """The smallest of the processes' numbers."""
     if not active():
         return value
-    number = _on_wire(torch.tensor(float(value), dtype=torch.float64))
-    with lost_peer():
-        dist.all_reduce(number, op=dist.ReduceOp.MIN)
-    return float(number)
+    number = torch.tensor(float(value), dtype=torch.float64)
+    return float(_exchanged(number, partial(dist.all_reduce, op=dist.ReduceOp.MIN)))
 
 
 def gather_rows(rows: Tensor) -> Tensor:
@@ -260,10 +254,7 @@ def send(tensor: Tensor, target: int) -> None:
 
 def receive(tensor: Tensor, source: int) -> Tensor:
     """Fill ``tensor`` with what ``source`` sends; returned."""
-    wire = _on_wire(tensor)
-    with lost_peer():
-        dist.recv(wire, source)
-    return _off_wire(wire, tensor)
+    return _exchanged(tensor, partial(dist.recv, src=source))
 
 
 def row_counts(n: int, device: torch.device) -> list[int]:
@@ -277,12 +268,7 @@ def row_counts(n: int, device: torch.device) -> list[int]:
 
 def broadcast(tensor: Tensor, source: int) -> Tensor:
     """``tensor`` of the process ``source``, in place and returned."""
-    if active():
-        wire = _on_wire(tensor)
-        with lost_peer():
-            dist.broadcast(wire, source)
-        _off_wire(wire, tensor)
-    return tensor
+    return _exchanged(tensor, partial(dist.broadcast, src=source)) if active() else tensor
 
 
 def tell(*numbers: int) -> None:
@@ -336,7 +322,11 @@ def _on_wire(tensor: Tensor) -> Tensor:
     return tensor.contiguous() if tensor.device.type == place else tensor.to(place).contiguous()
 
 
-def _off_wire(wire: Tensor, tensor: Tensor) -> Tensor:
+def _exchanged(tensor: Tensor, exchange: Callable[[Tensor], object]) -> Tensor:
+    """``tensor`` after ``exchange`` has changed it in place; returned."""
+    wire = _on_wire(tensor)
+    with lost_peer():
+        exchange(wire)
     if wire is not tensor:
         tensor.copy_(wire)
     return tensor

@@ -117,32 +117,28 @@ class PeakMemory:
         self.kind = "cuda_allocated" if device.type == "cuda" else "process_resident"
 
     def __enter__(self) -> PeakMemory:
-        import torch
-
         if self.device.type == "cuda":
+            import torch
+
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
+            self.before = int(torch.cuda.memory_allocated(self.device))
         else:
-            _reset_peak_resident()
-        self.before = self._now()
+            # Where that is not allowed, the peak is that of the process's life: an upper bound.
+            with contextlib.suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            self.before = _status("VmRSS") or peak_resident()
         self.peak = self.before
         return self
 
     def __exit__(self, *exception: object) -> None:
-        import torch
-
         if self.device.type == "cuda":
+            import torch
+
             self.peak = int(torch.cuda.max_memory_allocated(self.device))
         else:
             # The system counts both roughly: a peak may read a little below what there was.
             self.peak = max(self.before, peak_resident())
-
-    def _now(self) -> int:
-        import torch
-
-        if self.device.type == "cuda":
-            return int(torch.cuda.memory_allocated(self.device))
-        return _status("VmRSS") or peak_resident()
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "peak_bytes": self.peak, "before_bytes": self.before}
@@ -159,12 +155,6 @@ def peak_resident() -> int:
         return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _reset_peak_resident() -> None:
-    # Where that is not allowed, the peak is that of the process's life: an upper bound.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _status(field: str) -> int | None:

@@ -102,7 +102,9 @@ def test_code_blocks_run(page: Path, folder: Path) -> None:
             assert len(not_run) > 5, f"{place}: says 'not run' without a reason"
         elif language == "python":
             # The first line is the page's own, so that a traceback points into it.
-            exec(compile("\n" * line + content, str(page), "exec"), namespace)
+            # without this file's __future__ imports, as a reader would run it
+            code = compile("\n" * line + content, str(page), "exec", dont_inherit=True)
+            exec(code, namespace)
         elif language == "console":
             for words in commands(content):
                 run_command(words, place)

@@ -166,7 +166,6 @@ def test_outliers_follow_the_published_iteration(n, d, l1, l2):
     result = dense_self_expression(Z, l1, l2)
     C, D, E = published_iteration(Z.T, l1, l2, result.n_iter)
     assert result.converged
-    assert result.advice == ""
     torch.testing.assert_close(result.coefficients, C, atol=1e-6, rtol=0)
     torch.testing.assert_close(result.clean, D, atol=1e-7, rtol=0)
     torch.testing.assert_close(result.error, E, atol=1e-7, rtol=0)
@@ -293,11 +292,10 @@ def test_single_precision_agrees_with_double(outliers, n, d):
     assert single.objective == pytest.approx(double.objective, rel=1e-6)
 
 
-def test_running_out_of_iterations_says_what_to_raise():
+def test_running_out_of_iterations_has_not_converged():
     result = dense_self_expression(normal(10, 6), 10.0, 1.0, max_iter=3)
     assert not result.converged
     assert result.n_iter == 3
-    assert "max_iter" in result.advice
 
 
 @pytest.mark.parametrize(

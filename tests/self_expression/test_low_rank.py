@@ -105,7 +105,6 @@ def test_lrr_attains_the_optimum_of_a_general_convex_solver(norm, n, d, lam):
     errors = cp.sum(cp.norm(E, 2, axis=1)) if norm == "l21" else cp.sum(cp.abs(E))
     optimum = cp.Problem(cp.Minimize(cp.normNuc(C) + lam * errors)).solve()
     assert result.converged
-    assert result.advice == ""
     assert result.objective == pytest.approx(optimum, rel=3e-4)
     assert lrr_value(result.coefficients, Z, lam, norm) == pytest.approx(result.objective)
     torch.testing.assert_close(result.coefficients @ Z + result.error, Z)
@@ -187,7 +186,7 @@ def test_alm_is_near_the_optimum_on_unit_samples_and_says_when_it_is_not():
     assert alm.objective == pytest.approx(best.objective, rel=1e-3)
     scaled = low_rank_representation(255 * Z, 0.18 / 255, method="alm")
     assert scaled.objective > 1.1 * best.objective
-    assert "admm" in scaled.advice
+    assert scaled.gap > 0.05
 
 
 @pytest.mark.parametrize("norm", ["l21", "l1"])
@@ -290,12 +289,11 @@ def test_lrr_in_single_precision_agrees_with_double(norm):
 
 
 @pytest.mark.parametrize("method", ["admm", "alm"])
-def test_lrr_that_runs_out_of_iterations_says_what_to_raise(method):
+def test_lrr_that_runs_out_of_iterations_has_not_converged(method):
     Z, _ = union_of_subspaces(10, 12, [2, 2], noise=0.1)
     result = low_rank_representation(Z, 0.2, method=method, max_iter=3)
     assert not result.converged
     assert result.n_iter == 3
-    assert "max_iter" in result.advice
 
 
 @pytest.mark.parametrize(
@@ -444,11 +442,10 @@ def test_lrsc_with_zero_rows_duplicates_and_little_data():
     assert nothing.objective == 0
 
 
-def test_lrsc_that_keeps_nothing_says_what_to_raise():
+def test_lrsc_of_a_small_tau_keeps_nothing():
     result = low_rank_subspace(normal(10, 4), tau=1e-4)
     assert result.rank == 0
     assert not result.coefficients.any()
-    assert "tau" in result.advice
     with pytest.raises(InputError, match="tau"):
         low_rank_subspace(normal(10, 4), tau=-1.0)
 

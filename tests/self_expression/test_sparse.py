@@ -166,7 +166,6 @@ def test_iterates_are_those_of_the_literal_algorithm(
     assert found.residual == pytest.approx(residual, rel=1e-6, abs=1e-12)
     assert found.n_iter == steps
     assert not found.converged
-    assert "max_iter" in found.advice
 
 
 def test_clearing_the_auxiliary_diagonal_leaves_the_outlier_iterates_alone() -> None:

@@ -63,12 +63,9 @@ class TopK:
     signs: Literal["auto", "both", "positive"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.scale not in SCALES:
-            raise unknown_name("scale", self.scale, SCALES)
-        if self.search not in SEARCHES:
-            raise unknown_name("search", self.search, SEARCHES)
-        if self.signs not in SIGNS:
-            raise unknown_name("signs", self.signs, SIGNS)
+        for name, known in (("scale", SCALES), ("search", SEARCHES), ("signs", SIGNS)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
         if self.k < 1 or self.power <= 0:
             raise InputError(
                 f"k must be at least 1 and power positive; got k={self.k}, power={self.power}."

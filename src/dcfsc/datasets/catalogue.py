@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from dcfsc.datasets import originals
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
-from dcfsc.datasets.registry import (
-    Download,
-    Entry,
-    Form,
-    data_root,
-    file_named,
-    idx_pairs,
-    tree_of,
-)
+from dcfsc.datasets.registry import Download, Entry, Form, data_root, file_named, idx_pairs, tree_of
+
+
+def _file(read: Callable[[Path], Dataset], *names: str) -> Form:
+    """One file, under any of the names."""
+    return Form(names[0], file_named(*names), read)
 
 
 def _npz(name: str, file: str) -> Form:
-    return Form(file, file_named(file), lambda path: originals.read_npz(name, path))
+    return _file(partial(originals.read_npz, name), file)
 
 
+_att_tree = partial(originals.read_att_tree, "orl", shape=(32, 32))
 ORL = Entry(
     name="orl",
     n=400,
@@ -35,21 +36,9 @@ ORL = Entry(
     folders=("orl", "att_faces", "orl_faces"),
     forms=(
         _npz("orl", "orl_32x32.npz"),
-        Form(
-            "ORL_32x32.mat",
-            file_named("ORL_32x32.mat"),
-            lambda path: originals.read_cai_mat("orl", path, (32, 32)),
-        ),
-        Form(
-            "att_faces/s1/1.pgm ...",
-            tree_of(originals.ATT),
-            lambda place: originals.read_att_tree("orl", place, (32, 32)),
-        ),
-        Form(
-            "att_faces.zip",
-            file_named("att_faces.zip", "orl_faces.zip"),
-            lambda place: originals.read_att_tree("orl", place, (32, 32)),
-        ),
+        _file(partial(originals.read_cai_mat, "orl", shape=(32, 32)), "ORL_32x32.mat"),
+        Form("att_faces/s1/1.pgm ...", tree_of(originals.ATT), _att_tree),
+        _file(_att_tree, "att_faces.zip", "orl_faces.zip"),
     ),
 )
 
@@ -59,6 +48,7 @@ def _eyaleb_notes(data: Dataset) -> str:
     return data.notes or (kept if len(data) == 2432 else "")
 
 
+_yale_tree = partial(originals.read_yale_tree, "eyaleb", shape=(48, 42))
 EYALEB = Entry(
     name="eyaleb",
     n=2432,
@@ -71,21 +61,9 @@ EYALEB = Entry(
     folders=("eyaleb", "ExtendedYaleB", "CroppedYale"),
     forms=(
         _npz("eyaleb", "eyaleb_48x42.npz"),
-        Form(
-            "YaleBCrop025.mat",
-            file_named("YaleBCrop025.mat"),
-            lambda path: originals.read_yale_mat("eyaleb", path, (48, 42)),
-        ),
-        Form(
-            "CroppedYale/yaleB01/*.pgm ...",
-            tree_of(originals.YALE),
-            lambda place: originals.read_yale_tree("eyaleb", place, (48, 42)),
-        ),
-        Form(
-            "CroppedYale.zip",
-            file_named("CroppedYale.zip"),
-            lambda place: originals.read_yale_tree("eyaleb", place, (48, 42)),
-        ),
+        _file(partial(originals.read_yale_mat, "eyaleb", shape=(48, 42)), "YaleBCrop025.mat"),
+        Form("CroppedYale/yaleB01/*.pgm ...", tree_of(originals.YALE), _yale_tree),
+        _file(_yale_tree, "CroppedYale.zip"),
     ),
     notes=_eyaleb_notes,
 )
@@ -99,6 +77,7 @@ def _coil_notes(data: Dataset) -> str:
     return missing
 
 
+_coil_tree = partial(originals.read_coil_tree, "coil100", shape=(32, 32))
 COIL100 = Entry(
     name="coil100",
     n=7200,
@@ -111,21 +90,9 @@ COIL100 = Entry(
     folders=("coil100", "coil-100"),
     forms=(
         _npz("coil100", "coil100_32x32.npz"),
-        Form(
-            "COIL100.mat",
-            file_named("COIL100.mat"),
-            lambda path: originals.read_cai_mat("coil100", path, (32, 32)),
-        ),
-        Form(
-            "coil-100/obj1__0.png ...",
-            tree_of(originals.COIL),
-            lambda place: originals.read_coil_tree("coil100", place, (32, 32)),
-        ),
-        Form(
-            "coil-100.zip",
-            file_named("coil-100.zip"),
-            lambda place: originals.read_coil_tree("coil100", place, (32, 32)),
-        ),
+        _file(partial(originals.read_cai_mat, "coil100", shape=(32, 32)), "COIL100.mat"),
+        Form("coil-100/obj1__0.png ...", tree_of(originals.COIL), _coil_tree),
+        _file(_coil_tree, "coil-100.zip"),
     ),
     downloads=(
         Download(
@@ -158,7 +125,7 @@ MNIST = Entry(
         Form(
             "{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]",
             idx_pairs,
-            lambda pairs: originals.read_idx_pairs("mnist", pairs),
+            partial(originals.read_idx_pairs, "mnist"),
         ),
     ),
     downloads=tuple(

@@ -12,11 +12,11 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -71,7 +71,8 @@ def _eight_bits(images: np.ndarray) -> np.ndarray:
 class Tree:
     """Images laid out in a folder or a zip archive: where they lie, and what their names say.
 
-    ``pattern`` matches an image's path from the tree's top; its first group is the class.
+    ``pattern`` matches an image's path from the tree's top; its first group is the class, its
+    second the place within the class.
     """
 
     glob: str
@@ -127,7 +128,7 @@ def read_yale_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
     The 18 files named .pgm.bad are images too (the release calls them corrupted) and belong to
     the 64 of a person; the picture without flash light (_Ambient) does not.
     """
-    data = _read_tree(name, place, YALE, shape, lambda m: (int(m[1]), m[2]))
+    data = _read_tree(name, place, YALE, shape)
     bad = sum(path.endswith(".bad") for path in data.paths or ())
     notes = [f"{bad} images that the release marks as corrupted are kept"] if bad else []
     counts = np.bincount(np.asarray(data.y))
@@ -138,12 +139,12 @@ def read_yale_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
 
 def read_coil_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
     """coil-100: obj1__0.png ... obj100__355.png, in colour, by object and angle."""
-    return _read_tree(name, place, COIL, shape, lambda m: (int(m[1]), int(m[2])))
+    return _read_tree(name, place, COIL, shape)
 
 
 def read_att_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
     """The AT&T release of ORL: s1/1.pgm ... s40/10.pgm, whole pictures of 112 x 92."""
-    data = _read_tree(name, place, ATT, shape, lambda m: (int(m[1]), int(m[2])))
+    data = _read_tree(name, place, ATT, shape)
     notes = (
         "reduced from the whole pictures of the AT&T release; the benchmark's ORL_32x32 is cropped "
         "to the aligned face, so errors are not comparable"
@@ -151,20 +152,18 @@ def read_att_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
     return replace(data, notes=notes)
 
 
-def _read_tree(
-    name: str,
-    place: Path,
-    tree: Tree,
-    shape: tuple[int, int],
-    order: Callable[[re.Match[str]], tuple[Any, ...]],
-) -> Dataset:
+def _read_tree(name: str, place: Path, tree: Tree, shape: tuple[int, int]) -> Dataset:
     with tree.images(place) as found:
         if not found:
             raise InputError(f"{place} holds none of the images of {name}.")
-        found.sort(key=lambda pair: order(pair[0]))
+        found.sort(key=lambda pair: _place(pair[0]))
         X, _ = read_images([source for _, source in found], size=shape)
     y, _ = encode_labels([int(match[1]) for match, _ in found], place)
     return Dataset(name, X, y, paths=[source.name for _, source in found])
+
+
+def _place(match: re.Match[str]) -> tuple[int, int | str]:
+    return int(match[1]), int(match[2]) if match[2].isdigit() else match[2]
 
 
 def read_idx_pairs(name: str, pairs: Sequence[tuple[Path, Path]]) -> Dataset:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from torch import Tensor
 
 from dcfsc.training import Callback, calibrate_batch_norm, encode, evaluation_chunk
 
@@ -16,6 +16,7 @@ from .persistence import Persistent
 from .validation import check_array, local_generator
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
     """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
 
@@ -31,28 +32,15 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
     history_ : list of dictionaries, one an epoch
     """
 
-    def __init__(
-        self,
-        *,
-        network: Any = "auto",
-        weights: Any = None,
-        pretrain_epochs: int | None = None,
-        learning_rate: float = 1e-3,
-        pretrain_batch_size: int = 256,
-        device: Any = "auto",
-        random_state: Any = None,
-        verbose: bool | str = "auto",
-        callbacks: Sequence[Callback] = (),
-    ):
-        self.network = network
-        self.weights = weights
-        self.pretrain_epochs = pretrain_epochs
-        self.learning_rate = learning_rate
-        self.pretrain_batch_size = pretrain_batch_size
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    learning_rate: float = 1e-3
+    pretrain_batch_size: int = 256
+    device: Any = "auto"
+    random_state: Any = None
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: Any, y: Any = None) -> AutoencoderFeatures:
         """Train on X (n, features), (n, h, w) or (n, c, h, w)."""
@@ -63,9 +51,3 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
         calibrate_batch_norm(self.network_, inputs, evaluation_chunk(inputs))
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
-
-    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._network_state()
-
-    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self._restore_network(tensors, values)

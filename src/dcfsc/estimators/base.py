@@ -19,7 +19,8 @@ from .diagnostics import Diagnostics
 class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
-    A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`.
+    A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`. It is a
+    dataclass: its fields are the parameters, which scikit-learn wants stored as they are given.
     """
 
     n_clusters: int
@@ -27,6 +28,8 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     assign: str
 
     labels_: np.ndarray
+    sample_shape_: tuple[int, ...]
+    _operator: Operator | None
 
     def _cluster(
         self, operator: Operator, n_clusters: int, random_state: np.random.RandomState

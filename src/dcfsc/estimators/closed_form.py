@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.neighbours import unit_rows
-from dcfsc.representations import Representation, choose, create, restore
+from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
@@ -27,6 +28,7 @@ from .sharded import check_choices, check_whole, common_random_state
 from .validation import as_float, check_array, check_lam, check_n_clusters
 
 
+@dataclass(eq=False, repr=False)
 class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
     """Subspace clustering by the closed form of ridge self-expression.
 
@@ -94,32 +96,18 @@ or "shifts+mirror"
     (200,)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        lam: float | str = "auto",
-        subspace_dim: float | None = None,
-        normalize: bool = True,
-        representation: str = "auto",
-        affinity: Any = "topk",
-        assign: str = ASSIGN,
-        form: str = "auto",
-        n_neighbors: int = 10,
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.lam = lam
-        self.subspace_dim = subspace_dim
-        self.normalize = normalize
-        self.representation = representation
-        self.affinity = affinity
-        self.assign = assign
-        self.form = form
-        self.n_neighbors = n_neighbors
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    lam: float | str = "auto"
+    subspace_dim: float | None = None
+    normalize: bool = True
+    representation: str = "auto"
+    affinity: Any = "topk"
+    assign: str = ASSIGN
+    form: str = "auto"
+    n_neighbors: int = 10
+    device: Any = "auto"
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
@@ -174,10 +162,6 @@ or "shifts+mirror"
 
     def _ridge_features(self) -> Tensor | None:
         return self._training_features if self.representation_ == "given" else None
-
-    _operator: Operator | None
-    _representation: Representation
-    sample_shape_: tuple[int, ...]
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,17 +30,12 @@ from .deep import NetworkEstimator, identity
 from .persistence import Persistent
 from .prediction import vote
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import (
-    check_array,
-    check_at_least,
-    check_lam,
-    check_n_clusters,
-    local_generator,
-)
+from .validation import check_array, check_at_least, check_lam, check_n_clusters, local_generator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
 
+@dataclass(eq=False, repr=False)
 class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
@@ -110,58 +106,31 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     leverage_, affinity_matrix_, embedding_ : as in :class:`ClosedFormSubspaceClustering`
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        lam: float | str = "auto",
-        subspace_dim: float | None = None,
-        network: Any = "auto",
-        weights: Any = None,
-        pretrain_epochs: int | None = None,
-        steps: int = 100,
-        learning_rate: float = 1e-3,
-        pretrain_batch_size: int = 256,
-        batch_size: int | None = None,
-        terms: Sequence[LossTerm] = (),
-        tol: float | None = None,
-        patience: int = 20,
-        precision: str = "float32",
-        compile: bool = False,
-        affinity: Any = "topk",
-        assign: str = "kmeans",
-        n_neighbors: int = 10,
-        device: Any = "auto",
-        random_state: Any = None,
-        checkpoint: Any = None,
-        checkpoint_every: float = 30.0,
-        verbose: bool | str = "auto",
-        callbacks: Sequence[Callback] = (),
-    ):
-        self.n_clusters = n_clusters
-        self.lam = lam
-        self.subspace_dim = subspace_dim
-        self.network = network
-        self.weights = weights
-        self.pretrain_epochs = pretrain_epochs
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.pretrain_batch_size = pretrain_batch_size
-        self.batch_size = batch_size
-        self.terms = terms
-        self.tol = tol
-        self.patience = patience
-        self.precision = precision
-        self.compile = compile
-        self.affinity = affinity
-        self.assign = assign
-        self.n_neighbors = n_neighbors
-        self.device = device
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_clusters: int = 8
+    _: KW_ONLY
+    lam: float | str = "auto"
+    subspace_dim: float | None = None
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    steps: int = 100
+    learning_rate: float = 1e-3
+    pretrain_batch_size: int = 256
+    batch_size: int | None = None
+    terms: Sequence[LossTerm] = ()
+    tol: float | None = None
+    patience: int = 20
+    precision: str = "float32"
+    compile: bool = False
+    affinity: Any = "topk"
+    assign: str = "kmeans"
+    n_neighbors: int = 10
+    device: Any = "auto"
+    random_state: Any = None
+    checkpoint: Any = None
+    checkpoint_every: float = 30.0
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
@@ -240,17 +209,15 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     def _ridge_features(self) -> np.ndarray:
         return self.latents_
 
-    _operator: ClosedForm | None
-
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)
-        tensors, values = self._network_state()
+        tensors, values = super()._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)
         return tensors, {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self._restore_network(tensors, values)
+        super()._restore(tensors, values)
         self.labels_ = tensors["labels"].numpy()
         self.lam_ = float(values["lam"])
         self._set_latents(tensors["latents"].to(resolve_device(self.device)))

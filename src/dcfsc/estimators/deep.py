@@ -98,7 +98,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _network_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
         values = {
             "input_scale": self.input_scale_,
@@ -110,7 +110,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         }
         return tensors, values
 
-    def _restore_network(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
         self.network_ = networks.build(networks.from_dict(values["spec"]))
         self.network_.load_state_dict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,7 @@ from .deep import NetworkEstimator
 from .validation import check_array, check_n_clusters, local_generator
 
 
+@dataclass(eq=False, repr=False)
 class DSC(NetworkEstimator, SubspaceClusterer):
     """Deep Subspace Clustering (Ji, Zhang, Li, Salzmann and Reid 2017).
 
@@ -53,50 +55,27 @@ verbose, callbacks
     network_, history_, latents_, affinity_matrix_, embedding_ : as in :class:`DCFSC`
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        norm: Literal["l1", "l2"] = "l2",
-        coefficient_weight: float = 1.0,
-        self_expression_weight: float = 100.0,
-        reconstruction_weight: float = 0.5,
-        initial: float = 1e-4,
-        network: Any = "auto",
-        weights: Any = None,
-        pretrain_epochs: int | None = None,
-        steps: int = 300,
-        learning_rate: float = 1e-3,
-        pretrain_batch_size: int = 256,
-        tol: float | None = None,
-        patience: int = 20,
-        affinity: Any = "symmetric",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-        verbose: bool | str = "auto",
-        callbacks: Sequence[Callback] = (),
-    ):
-        self.n_clusters = n_clusters
-        self.norm = norm
-        self.coefficient_weight = coefficient_weight
-        self.self_expression_weight = self_expression_weight
-        self.reconstruction_weight = reconstruction_weight
-        self.initial = initial
-        self.network = network
-        self.weights = weights
-        self.pretrain_epochs = pretrain_epochs
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.pretrain_batch_size = pretrain_batch_size
-        self.tol = tol
-        self.patience = patience
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_clusters: int = 8
+    _: KW_ONLY
+    norm: Literal["l1", "l2"] = "l2"
+    coefficient_weight: float = 1.0
+    self_expression_weight: float = 100.0
+    reconstruction_weight: float = 0.5
+    initial: float = 1e-4
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    steps: int = 300
+    learning_rate: float = 1e-3
+    pretrain_batch_size: int = 256
+    tol: float | None = None
+    patience: int = 20
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: Any, y: Any = None) -> DSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""

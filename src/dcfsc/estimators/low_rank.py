@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from dcfsc import self_expression
 from .shallow import ShallowClusterer
 
 
+@dataclass(eq=False, repr=False)
 class LRR(ShallowClusterer):
     """Low-Rank Representation (Liu et al. 2013).
 
@@ -35,49 +37,28 @@ class LRR(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        lam: float = 0.18,
-        norm: str = "l21",
-        solver: str = "admm",
-        max_iter: int = 2000,
-        scale: str = "unit",
-        affinity: Any = "lrr",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.lam = lam
-        self.norm = norm
-        self.solver = solver
-        self.max_iter = max_iter
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    lam: float = 0.18
+    norm: Literal["l21", "l1"] = "l21"
+    solver: Literal["admm", "alm"] = "admm"
+    max_iter: int = 2000
+    scale: str = "unit"
+    affinity: Any = "lrr"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.low_rank_representation(
-            Z,
-            self.lam,
-            norm=self.norm,  # type: ignore[arg-type]
-            method=self.solver,  # type: ignore[arg-type]
-            max_iter=self.max_iter,
+            Z, self.lam, norm=self.norm, method=self.solver, max_iter=self.max_iter
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.low_rank_representation_memory(
-            n,
-            d,
-            dtype,
-            norm=self.norm,  # type: ignore[arg-type]
-        )
+        return self_expression.low_rank_representation_memory(n, d, dtype, norm=self.norm)
 
 
+@dataclass(eq=False, repr=False)
 class LRSC(ShallowClusterer):
     """Low-Rank Subspace Clustering (Vidal and Favaro 2014).
 
@@ -99,26 +80,15 @@ class LRSC(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        tau: float | None = None,
-        alpha: float | None = None,
-        scale: str = "none",
-        affinity: Any = "symmetric",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.tau = tau
-        self.alpha = alpha
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    tau: float | None = None
+    alpha: float | None = None
+    scale: str = "none"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.low_rank_subspace(Z, self.tau, self.alpha)
@@ -127,6 +97,7 @@ class LRSC(ShallowClusterer):
         return self_expression.low_rank_subspace_memory(n, d, dtype)
 
 
+@dataclass(eq=False, repr=False)
 class EDSC(ShallowClusterer):
     """Efficient Dense Subspace Clustering (Ji, Salzmann and Li 2014).
 
@@ -152,30 +123,17 @@ class EDSC(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        l1: float = 100.0,
-        l2: float | None = None,
-        outliers: bool = True,
-        max_iter: int = 1000,
-        scale: str = "max",
-        affinity: Any = "edsc",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.l1 = l1
-        self.l2 = l2
-        self.outliers = outliers
-        self.max_iter = max_iter
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    l1: float = 100.0
+    l2: float | None = None
+    outliers: bool = True
+    max_iter: int = 1000
+    scale: str = "max"
+    affinity: Any = "edsc"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.dense_self_expression(

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from dcfsc.training import Callback
 
 
+def counting_bar(verbose: bool | str, total: int, what: str | None = None) -> Any:
+    """A bar up to ``total`` that is advanced by its ``update``; a no-op where nobody watches."""
+    from tqdm import tqdm
+
+    shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
+    return tqdm(
+        total=total,
+        desc=what,
+        disable=not shown,
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+    )
+
+
 @contextmanager
 def progress_bar(verbose: bool | str, epochs: int, steps: int) -> Iterator[Callback]:
     """A callback that advances a bar over both phases; a no-op where nobody watches."""
-    shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
-    if not shown:
-        yield lambda row: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=epochs + steps, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
+    with counting_bar(verbose, epochs + steps) as bar:
 
         def advance(row: dict[str, Any]) -> None:
             bar.set_description(row["phase"], refresh=False)
@@ -27,16 +36,3 @@ def progress_bar(verbose: bool | str, epochs: int, steps: int) -> Iterator[Callb
             bar.update()
 
         yield advance
-
-
-@contextmanager
-def counting_bar(verbose: bool | str, total: int, what: str) -> Iterator[Callable[[int], object]]:
-    """A function that advances a bar by so many of ``total``; a no-op where nobody watches."""
-    shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
-    if not shown:
-        yield lambda done: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=what, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
-        yield bar.update

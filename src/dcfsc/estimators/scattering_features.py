@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +23,7 @@ from .persistence import Persistent
 from .progress import counting_bar
 
 
+@dataclass(eq=False, repr=False)
 class ScatteringFeatures(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, BaseEstimator
 ):
@@ -77,28 +79,16 @@ class ScatteringFeatures(
         make_pipeline(ScatteringFeatures(), ClosedFormSubspaceClustering(n_clusters=10))
     """
 
-    def __init__(
-        self,
-        J: int = 3,
-        L: int = 8,
-        n_components: int | None = N_COMPONENTS,
-        *,
-        center: bool = True,
-        scale_paths: bool = True,
-        unit_rows: bool = True,
-        batch_size: int = CHUNK,
-        device: Any = "auto",
-        verbose: bool | str = "auto",
-    ):
-        self.J = J
-        self.L = L
-        self.n_components = n_components
-        self.center = center
-        self.scale_paths = scale_paths
-        self.unit_rows = unit_rows
-        self.batch_size = batch_size
-        self.device = device
-        self.verbose = verbose
+    J: int = 3
+    L: int = 8
+    n_components: int | None = N_COMPONENTS
+    _: KW_ONLY
+    center: bool = True
+    scale_paths: bool = True
+    unit_rows: bool = True
+    batch_size: int = CHUNK
+    device: Any = "auto"
+    verbose: bool | str = "auto"
 
     def fit(self, X: Any, y: Any = None) -> ScatteringFeatures:
         """Find the principal components for images X (n, h, w) or (n, c, h, w)."""
@@ -157,12 +147,12 @@ class ScatteringFeatures(
 
     def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
         rows = int(self.batch_size)
-        with counting_bar(self.verbose, len(X), what) as advance:
+        with counting_bar(self.verbose, len(X), what) as bar:
             for start in range(0, len(X), rows):
                 chunk = np.array(X[start : start + rows])
                 check_finite(chunk, first=start)
                 yield torch.from_numpy(chunk)
-                advance(len(chunk))
+                bar.update(len(chunk))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -181,9 +171,6 @@ class ScatteringFeatures(
         self._model = self._build()
         self._model.restore(tensors)
         self._expose()
-
-    _model: ScatteringComponents
-    _n_features_out: int
 
 
 def images(X: Any) -> Any:

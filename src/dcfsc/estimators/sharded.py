@@ -103,19 +103,15 @@ class _Neighbours(Operator):
     ):
         self._operator, self._counts, self._part = operator, counts, part
         self.n, self.device, self.dtype = sum(counts), operator.device, operator.dtype
-        self._leverage = None if leverage is None else leverage.to(operator.device)
+        self.leverage = None if leverage is None else leverage.to(operator.device)
         self.ranks_by_cosine = operator.parts[part or 0].ranks_by_cosine
-
-    @property
-    def leverage(self) -> Tensor | None:
-        return self._leverage
 
     @property
     def parts(self) -> tuple[Operator, ...]:
         if self._part is not None:
             return (self,)
         number = range(len(self._operator.parts))
-        return tuple(_Neighbours(self._operator, self._leverage, self._counts, i) for i in number)
+        return tuple(_Neighbours(self._operator, self.leverage, self._counts, i) for i in number)
 
     def rows(self, start: int, stop: int) -> Tensor:
         raise InputError("the N x N coefficients need all samples in one process.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from dcfsc import self_expression
 from .shallow import ShallowClusterer
 
 
+@dataclass(eq=False, repr=False)
 class SSC(ShallowClusterer):
     """Sparse Subspace Clustering (Elhamifar and Vidal 2013).
 
@@ -39,32 +41,18 @@ class SSC(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        alpha: float = 20.0,
-        outliers: bool = True,
-        affine: bool = False,
-        tol: float = 2e-4,
-        max_iter: int | None = None,
-        scale: str = "none",
-        affinity: Any = "symmetric",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.alpha = alpha
-        self.outliers = outliers
-        self.affine = affine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    alpha: float = 20.0
+    outliers: bool = True
+    affine: bool = False
+    tol: float = 2e-4
+    max_iter: int | None = None
+    scale: str = "none"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.sparse_self_expression(
@@ -80,6 +68,7 @@ class SSC(ShallowClusterer):
         return self_expression.sparse_self_expression_memory(n, d, dtype, outliers=self.outliers)
 
 
+@dataclass(eq=False, repr=False)
 class KernelSSC(ShallowClusterer):
     """Kernel Sparse Subspace Clustering (Patel and Vidal 2014).
 
@@ -101,46 +90,25 @@ class KernelSSC(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        kernel: str = "polynomial",
-        degree: int = 2,
-        coef0: float = 1.0,
-        gamma: float | None = None,
-        alpha: float = 20.0,
-        affine: bool = False,
-        tol: float = 2e-4,
-        max_iter: int = 200,
-        scale: str = "unit",
-        affinity: Any = "symmetric",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.gamma = gamma
-        self.alpha = alpha
-        self.affine = affine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    kernel: Literal["linear", "polynomial", "rbf"] = "polynomial"
+    degree: int = 2
+    coef0: float = 1.0
+    gamma: float | None = None
+    alpha: float = 20.0
+    affine: bool = False
+    tol: float = 2e-4
+    max_iter: int = 200
+    scale: str = "unit"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         K = self_expression.kernel_matrix(
-            Z,
-            self.kernel,  # type: ignore[arg-type]
-            degree=self.degree,
-            coef0=self.coef0,
-            gamma=self.gamma,
+            Z, self.kernel, degree=self.degree, coef0=self.coef0, gamma=self.gamma
         )
         return self_expression.kernel_sparse_self_expression(
             K, self.alpha, affine=self.affine, tol=self.tol, max_iter=self.max_iter
@@ -150,6 +118,7 @@ class KernelSSC(ShallowClusterer):
         return self_expression.kernel_sparse_self_expression_memory(n, dtype)
 
 
+@dataclass(eq=False, repr=False)
 class SSCOMP(ShallowClusterer):
     """Sparse Subspace Clustering by Orthogonal Matching Pursuit (You, Robinson and Vidal 2016).
 
@@ -177,26 +146,15 @@ class SSCOMP(ShallowClusterer):
     labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_nonzero: int = 5,
-        tol: float = 1e-6,
-        scale: str = "unit",
-        affinity: Any = "magnitude",
-        assign: str = "kmeans",
-        device: Any = "auto",
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.n_nonzero = n_nonzero
-        self.tol = tol
-        self.scale = scale
-        self.affinity = affinity
-        self.assign = assign
-        self.device = device
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_nonzero: int = 5
+    tol: float = 1e-6
+    scale: str = "unit"
+    affinity: Any = "magnitude"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.orthogonal_matching_pursuit(Z, int(self.n_nonzero), self.tol)

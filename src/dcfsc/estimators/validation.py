@@ -90,10 +90,8 @@ def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
 
 def check_lam(lam: Any) -> float | None:
     """A positive number, or None for "auto"."""
-    if isinstance(lam, str):
-        if lam == "auto":
-            return None
-        raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
+    if isinstance(lam, str) and lam == "auto":
+        return None
     if not isinstance(lam, Real) or not 0.0 < float(lam) < float("inf"):
         raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
     return float(lam)

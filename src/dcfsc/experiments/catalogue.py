@@ -17,7 +17,8 @@ from .step_memory import measure_step
 
 PEOPLE = 38  # Extended Yale B
 TRIALS = 10
-SMOKE_METHODS = ("closed-form", "dcfsc")
+COIL100_LAM = 10.0
+_CLUSTERING = tuple(name for name in METHODS if not get_method(name).reference)
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class Experiment:
     name: str
     title: str
     cells: Callable[[Grid], list[Cell]]
-    measure: Callable[[Cell, Session], Record]
-    methods: tuple[str, ...]
-    known: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    measure: Callable[[Cell, Session], Record] = measure
+    methods: tuple[str, ...] = paper.METHODS
+    known: tuple[str, ...] = _CLUSTERING
+    options: tuple[str, ...] = ("trials",)
     needs_data: bool = True
 
     def plan(
@@ -80,14 +81,16 @@ def eyaleb_cells(grid: Grid) -> list[Cell]:
     ]
 
 
-def trial_cells(experiment: str, problem: Problem, default: int) -> Callable[[Grid], list[Cell]]:
+def trial_cells(
+    experiment: str, problem: Problem, trials: int = TRIALS
+) -> Callable[[Grid], list[Cell]]:
     """All classes at once, seeds 0, 1, ..."""
 
     def cells(grid: Grid) -> list[Cell]:
         return [
             Cell(experiment, method, problem, seed, trial=seed)
             for method in grid.methods
-            for seed in range(grid.trials or default)
+            for seed in range(grid.trials or trials)
         ]
 
     return cells
@@ -117,8 +120,6 @@ def dataset_cells(experiment: str, *problems: Problem) -> Callable[[Grid], list[
     return cells
 
 
-COIL100_LAM = 10.0
-_CLUSTERING = tuple(name for name in METHODS if not get_method(name).reference)
 _ORL, _EYALEB, _COIL100 = Problem("orl", 40), Problem("eyaleb", PEOPLE), Problem("coil100", 100)
 _STEPS = ("dsc", "dcfsc-inverse", "dcfsc", "dcfsc-fast", "dcfsc-low-memory")
 
@@ -129,45 +130,30 @@ EXPERIMENTS: dict[str, Experiment] = {
             "eyaleb",
             "Clustering error on Extended Yale B",
             eyaleb_cells,
-            measure,
-            paper.METHODS,
-            _CLUSTERING,
-            ("trials", "clusters"),
+            options=("trials", "clusters"),
         ),
-        Experiment(
-            "orl",
-            "Clustering error on ORL",
-            trial_cells("orl", _ORL, TRIALS),
-            measure,
-            paper.METHODS,
-            _CLUSTERING,
-            ("trials",),
-        ),
+        Experiment("orl", "Clustering error on ORL", trial_cells("orl", _ORL)),
         Experiment(
             "coil100",
             "Clustering error on COIL-100",
-            trial_cells("coil100", _COIL100, TRIALS),
-            measure,
-            (*paper.METHODS, "dcfsc-fast"),
-            _CLUSTERING,
-            ("trials",),
+            trial_cells("coil100", _COIL100),
+            methods=(*paper.METHODS, "dcfsc-fast"),
         ),
         Experiment(
             "lambda",
             "Effect of lambda on COIL-100",
             lambda_cells,
-            measure,
-            ("dcfsc-fast", "dsc"),
-            ("dcfsc", "dcfsc-fast", "dsc"),
-            ("trials",),
+            methods=("dcfsc-fast", "dsc"),
+            known=("dcfsc", "dcfsc-fast", "dsc"),
         ),
         Experiment(
             "parameters",
             "Parameters of the networks",
             dataset_cells("parameters", _EYALEB, _ORL, _COIL100),
             measure_network,
-            ("dsc", "dcfsc"),
-            ("dsc", "dcfsc"),
+            methods=("dsc", "dcfsc"),
+            known=("dsc", "dcfsc"),
+            options=(),
             needs_data=False,
         ),
         Experiment(
@@ -175,17 +161,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Peak memory and seconds of a training step",
             dataset_cells("memory", _ORL, _EYALEB, _COIL100),
             measure_step,
-            _STEPS,
-            _STEPS,
+            methods=_STEPS,
+            known=_STEPS,
+            options=(),
         ),
         Experiment(
             "smoke",
             "A few seconds on three digits, to try the machinery",
-            trial_cells("smoke", Problem("digits", 3, per_class=30), 2),
-            measure,
-            SMOKE_METHODS,
-            _CLUSTERING,
-            ("trials",),
+            trial_cells("smoke", Problem("digits", 3, per_class=30), trials=2),
+            methods=("closed-form", "dcfsc"),
         ),
     )
 }

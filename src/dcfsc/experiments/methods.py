@@ -9,7 +9,7 @@ names the settings that somebody, the authors or we, chose by looking at the cla
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,6 @@ def _protocol_affinity(problem: Problem) -> str:
     return PROTOCOLS[problem.dataset].affinity
 
 
-def _dsc_affinity(problem: Problem) -> str:
-    return PROTOCOLS[problem.dataset].dsc_affinity
-
-
 def _quiet(task: Task, affinity: str) -> Options:
     return {**_common(task, affinity, task.protocol.assign), "verbose": False}
 
@@ -118,37 +114,6 @@ def build_closed_form(task: Task, Z: np.ndarray) -> Any:
     )
 
 
-def build_ssc(task: Task, Z: np.ndarray) -> Any:
-    return estimators.SSC(
-        task.K, alpha=20.0, outliers=True, affine=False, **_common(task, "symmetric")
-    )
-
-
-def build_kernel_ssc(task: Task, Z: np.ndarray) -> Any:
-    return estimators.KernelSSC(
-        task.K,
-        kernel="polynomial",
-        degree=2,
-        coef0=1.0,
-        alpha=20.0,
-        scale="unit",
-        **_common(task, "symmetric"),
-    )
-
-
-def build_ssc_omp(task: Task, Z: np.ndarray) -> Any:
-    return estimators.SSCOMP(
-        task.K, n_nonzero=5, tol=1e-6, scale="unit", **_common(task, "magnitude")
-    )
-
-
-def build_lrr(task: Task, Z: np.ndarray) -> Any:
-    # The authors' scheme stops short of the optimum, which belongs to their numbers. Pixels from 0
-    # to 1: of the three scales tried with lam = 0.18 the only one that clusters at all (windows 0,
-    # 10, 20 of ten people: 4 to 15% error; unit rows 61 to 68%, pixels to 255 80 to 83%).
-    return estimators.LRR(task.K, lam=0.18, solver="alm", scale="max", **_common(task, "lrr"))
-
-
 def build_lrsc(task: Task, Z: np.ndarray) -> Any:
     # tau = 100 / |Z|_2^2 keeps singular values above 0.3 s_1, too few of a face set's: 87% error on
     # windows 0, 10, 20 of ten people. Of 1e2 ... 1e6 over |Z|_2^2 the factor 1e4 comes closest to
@@ -156,19 +121,6 @@ def build_lrsc(task: Task, Z: np.ndarray) -> Any:
     squares = squared_singular_values(torch.from_numpy(Z).to(task.device))
     tau = LRSC_RATIO**2 / max(float(squares.max()), 1e-300)
     return estimators.LRSC(task.K, tau=tau, alpha=0.5 * tau, **_common(task, "symmetric"))
-
-
-def build_edsc(scale: str) -> Callable[[Task, np.ndarray], Any]:
-    def build(task: Task, Z: np.ndarray) -> Any:
-        return estimators.EDSC(
-            task.K, l1=0.06, l2=0.01, outliers=True, scale=scale, **_common(task, "edsc")
-        )
-
-    return build
-
-
-def _same(affinity: Any) -> Callable[[Problem], Any]:
-    return lambda problem: affinity
 
 
 def _published_or_untrained(dataset: str) -> str:
@@ -180,139 +132,157 @@ def _published(dataset: str) -> str | None:
     return "start" if PROTOCOLS[dataset].published else None
 
 
+def _shallow(
+    name: str,
+    title: str,
+    estimator: Callable[..., Any],
+    affinity: str,
+    chosen_with_labels: tuple[str, ...],
+    **settings: Any,
+) -> Method:
+    """A method on pixels with its authors' settings."""
+
+    def build(task: Task, Z: np.ndarray) -> Any:
+        return estimator(task.K, **settings, **_common(task, affinity))
+
+    chosen = chosen_with_labels
+    return Method(name, title, build, pixels, lambda problem: affinity, chosen_with_labels=chosen)
+
+
+def _reference(name: str, title: str, features: Features, seed_free: bool = True) -> Method:
+    return Method(
+        name,
+        f"closed form on {title}",
+        build_reference,
+        features,
+        _protocol_affinity,
+        assign=None,
+        seed_free=seed_free,
+        reference=True,
+        chosen_with_labels=POST_PROCESSING,
+    )
+
+
+_SSC = _shallow(
+    "ssc",
+    "SSC",
+    estimators.SSC,
+    "symmetric",
+    ("alpha",),
+    alpha=20.0,
+    outliers=True,
+    affine=False,
+)
+_DCFSC = Method(
+    "dcfsc",
+    "DCFSC",
+    build_dcfsc,
+    images,
+    _protocol_affinity,
+    assign=None,
+    seed_free=False,
+    start=_published_or_untrained,
+    chosen_with_labels=("lam", "steps", *POST_PROCESSING),
+)
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method(
+        # The authors' scheme stops short of the optimum, which belongs to their numbers. Pixels
+        # from 0 to 1: of the three scales tried with lam = 0.18 the only one that clusters at all
+        # (windows 0, 10, 20 of ten people: 4 to 15% error; unit rows 61 to 68%, pixels to 255 80
+        # to 83%).
+        _shallow(
             "lrr",
             "LRR",
-            build_lrr,
-            pixels,
-            _same("lrr"),
-            chosen_with_labels=("lam", "scale", "power"),
+            estimators.LRR,
+            "lrr",
+            ("lam", "scale", "power"),
+            lam=0.18,
+            solver="alm",
+            scale="max",
         ),
         Method(
             "lrsc",
             "LRSC",
             build_lrsc,
             pixels,
-            _same("symmetric"),
+            lambda problem: "symmetric",
             chosen_with_labels=("tau", "alpha"),
         ),
-        Method("ssc", "SSC", build_ssc, pixels, _same("symmetric"), chosen_with_labels=("alpha",)),
-        Method(
-            "ae+ssc",
-            "AE+SSC",
-            build_ssc,
-            published_latents,
-            _same("symmetric"),
-            start=_published,
-            chosen_with_labels=("alpha",),
-        ),
-        Method(
+        _SSC,
+        replace(_SSC, name="ae+ssc", title="AE+SSC", features=published_latents, start=_published),
+        _shallow(
             "kssc",
             "KSSC",
-            build_kernel_ssc,
-            pixels,
-            _same("symmetric"),
-            chosen_with_labels=("kernel", "alpha"),
+            estimators.KernelSSC,
+            "symmetric",
+            ("kernel", "alpha"),
+            kernel="polynomial",
+            degree=2,
+            coef0=1.0,
+            alpha=20.0,
+            scale="unit",
         ),
-        Method(
+        _shallow(
             "ssc-omp",
             "SSC-OMP",
-            build_ssc_omp,
-            pixels,
-            _same("magnitude"),
-            chosen_with_labels=("n_nonzero",),
+            estimators.SSCOMP,
+            "magnitude",
+            ("n_nonzero",),
+            n_nonzero=5,
+            tol=1e-6,
+            scale="unit",
         ),
-        Method(
+        _shallow(
             "edsc",
             "EDSC",
-            build_edsc("max"),
-            pixels,
-            _same("edsc"),
-            chosen_with_labels=("l1", "l2", "dim", "power"),
+            estimators.EDSC,
+            "edsc",
+            ("l1", "l2", "dim", "power"),
+            l1=0.06,
+            l2=0.01,
+            outliers=True,
+            scale="max",
         ),
-        Method(
-            "ae+edsc",
-            "AE+EDSC",
-            build_edsc("none"),
-            published_latents_at_pixel_energy,
-            _same("edsc"),
+        replace(
+            _shallow(
+                "ae+edsc",
+                "AE+EDSC",
+                estimators.EDSC,
+                "edsc",
+                ("l1", "l2", "scale", "dim", "power"),
+                l1=0.06,
+                l2=0.01,
+                outliers=True,
+                scale="none",
+            ),
+            features=published_latents_at_pixel_energy,
             start=_published,
-            chosen_with_labels=("l1", "l2", "scale", "dim", "power"),
         ),
-        Method(
-            "dsc",
-            "DSC",
-            build_dsc,
-            images,
-            _dsc_affinity,
-            assign=None,
-            seed_free=False,
+        replace(
+            _DCFSC,
+            name="dsc",
+            title="DSC",
+            build=build_dsc,
+            affinity=lambda problem: PROTOCOLS[problem.dataset].dsc_affinity,
             start=_published,
             chosen_with_labels=("self_expression_weight", "steps", *POST_PROCESSING),
         ),
-        Method(
-            "dcfsc",
-            "DCFSC",
-            build_dcfsc,
-            images,
-            _protocol_affinity,
-            assign=None,
-            seed_free=False,
-            start=_published_or_untrained,
-            chosen_with_labels=("lam", "steps", *POST_PROCESSING),
-        ),
-        Method(
-            "dcfsc-fast",
-            "DCFSC, network in bfloat16",
-            build_fast_dcfsc,
-            images,
-            _protocol_affinity,
-            assign=None,
-            seed_free=False,
-            start=_published_or_untrained,
-            chosen_with_labels=("lam", "steps", *POST_PROCESSING),
+        _DCFSC,
+        replace(
+            _DCFSC, name="dcfsc-fast", title="DCFSC, network in bfloat16", build=build_fast_dcfsc
         ),
         Method(
             "closed-form",
             "closed form, library defaults",
             build_closed_form,
             pixels,
-            _same("topk"),
+            lambda problem: "topk",
         ),
-        Method(
-            "raw",
-            "closed form on raw pixels",
-            build_reference,
-            pixels,
-            _protocol_affinity,
-            assign=None,
-            reference=True,
-            chosen_with_labels=POST_PROCESSING,
-        ),
-        Method(
-            "start",
-            "closed form on the published latents",
-            build_reference,
-            published_latents,
-            _protocol_affinity,
-            assign=None,
-            reference=True,
-            chosen_with_labels=POST_PROCESSING,
-        ),
-        Method(
-            "start-untrained",
-            "closed form on the untrained latents",
-            build_reference,
-            untrained_latents,
-            _protocol_affinity,
-            assign=None,
-            seed_free=False,
-            reference=True,
-            chosen_with_labels=POST_PROCESSING,
-        ),
+        _reference("raw", "raw pixels", pixels),
+        _reference("start", "the published latents", published_latents),
+        _reference("start-untrained", "the untrained latents", untrained_latents, seed_free=False),
     )
 }
 

@@ -87,7 +87,6 @@ def printed(dataset: str, method: str, n_clusters: int) -> Printed | None:
 class NetworkTable:
     """Parameters layer by layer, encoder then decoder, of the two columns of a network table."""
 
-    dataset: str
     n: int  # samples, so DSC's self-expressive layer has n^2 parameters
     dsc_layers: tuple[int, ...]
     dsc_total: int
@@ -97,7 +96,6 @@ class NetworkTable:
 
 NETWORKS: dict[str, NetworkTable] = {
     "eyaleb": NetworkTable(
-        "eyaleb",
         2432,
         (260, 1820, 5430, 5420, 1810, 251),
         5_929_615,
@@ -105,7 +103,6 @@ NETWORKS: dict[str, NetworkTable] = {
         14_991,
     ),
     "orl": NetworkTable(
-        "orl",
         400,
         (130, 138, 84, 84, 140, 126),
         160_702,
@@ -113,7 +110,6 @@ NETWORKS: dict[str, NetworkTable] = {
         702,
     ),
     "coil100": NetworkTable(
-        "coil100",
         7200,
         (1300, 1300),
         51_842_600,

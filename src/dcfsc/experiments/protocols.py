@@ -26,15 +26,23 @@ class Protocol:
     assign: str
     dcfsc: Callable[[int], Options]
     dsc: Callable[[int], Options]
-    published: Options | None  # the auto-encoder that AE+SSC and AE+EDSC take their features from
     note: str = ""
     tuned: bool = True  # somebody chose settings for these data by their labels
 
     @property
     def start(self) -> Options:
         """Where DCFSC's network starts."""
-        options = self.dcfsc(2)
-        return {"network": options["network"], "weights": options["weights"]}
+        return _network(self.dcfsc(2))
+
+    @property
+    def published(self) -> Options | None:
+        """The auto-encoder that DSC starts from; AE+SSC and AE+EDSC take their features from it."""
+        network = _network(self.dsc(2))
+        return network if network["weights"] else None
+
+
+def _network(options: Options) -> Options:
+    return {"network": options["network"], "weights": options["weights"]}
 
 
 def _deep(network: str, weights: str | None, steps: int, **options: Any) -> Options:
@@ -69,7 +77,6 @@ PROTOCOLS: dict[str, Protocol] = {
         dsc=lambda K: _deep(
             "eyaleb", "dsc_eyaleb", 50 + 25 * K, **_dsc_loss(10 ** (K / 10 - 3), 0.5, 1e-4)
         ),
-        published={"network": "eyaleb", "weights": "dsc_eyaleb"},
         note="48 x 42 pixels, as the published code and weights have it (the paper says 48 x 48)",
     ),
     "orl": Protocol(
@@ -78,7 +85,6 @@ PROTOCOLS: dict[str, Protocol] = {
         assign="discretize",
         dcfsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, lam=5e5),
         dsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, **_dsc_loss(0.2, 0.5, 0.0)),
-        published={"network": "dsc-orl", "weights": "dsc_orl"},
         note="the network has the shape of the published weights (channels 3-3-5), which is not "
         "the paper's table (5-3-3)",
     ),
@@ -90,7 +96,6 @@ PROTOCOLS: dict[str, Protocol] = {
         assign="kmeans",
         dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
         dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
-        published={"network": "dsc-coil100", "weights": "dsc_coil100"},
         note="labels are assigned by k-means, which the paper leaves open; the released scripts' "
         "discretize is beside it",
     ),
@@ -100,7 +105,6 @@ PROTOCOLS: dict[str, Protocol] = {
         assign="discretize",
         dcfsc=lambda K: _deep("auto", None, 3, lam=1.0),
         dsc=lambda K: _deep("auto", None, 3, **_dsc_loss(1.0, 0.5, 1e-4)),
-        published=None,
         tuned=False,
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,14 +133,11 @@ def write_run(
 ) -> None:
     """Leave what a run did, and how long it took from its start to its last cell."""
     done = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    methods: dict[str, int] = {}
-    for cell in cells:
-        methods[cell.method] = methods.get(cell.method, 0) + 1
     write_json(
         store.folder / "runs" / f"{done}-{os.getpid()}.json",
         {
             "experiment": summary.experiment,
-            "cells": methods,
+            "cells": Counter(cell.method for cell in cells),
             "computed": summary.computed,
             "copied": summary.copied,
             "failed": len(summary.failed),

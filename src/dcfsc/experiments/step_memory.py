@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -149,9 +150,7 @@ def measure_step(cell: Cell, session: Session) -> Record:
     request = json.dumps(
         {
             "method": cell.method,
-            "dataset": cell.problem.dataset,
-            "n_clusters": cell.problem.n_clusters,
-            "per_class": cell.problem.per_class,
+            "problem": asdict(cell.problem),
             "device": str(session.device),
         }
     )
@@ -171,7 +170,7 @@ def measure_step(cell: Cell, session: Session) -> Record:
 
 def main(request: str) -> None:
     asked = json.loads(request)
-    problem = Problem(asked["dataset"], asked["n_clusters"], per_class=asked["per_class"])
+    problem = Problem(**asked["problem"])
     print(json.dumps(measure_here(asked["method"], problem, resolve_device(asked["device"]))))
 
 

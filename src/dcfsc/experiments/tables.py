@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,11 @@ def clustering_rows(store: CellStore) -> list[Row]:
     groups: dict[tuple[str, int, float | None], list[Record]] = {}
     for record in store.records():
         groups.setdefault(_group(record), []).append(record)
-    failed: dict[tuple[str, int], int] = {}
-    for record in store.failures():
-        place = (record["method"], record["K"])
-        failed[place] = failed.get(place, 0) + 1
-    rows = [clustering_row(*key, records, failed) for key, records in groups.items()]
+    failed = Counter((record["method"], record["K"]) for record in store.failures())
+    rows = [
+        clustering_row(method, K, lam, records, failed[method, K])
+        for (method, K, lam), records in groups.items()
+    ]
     order = list(METHODS)
     return sorted(rows, key=lambda r: (r["K"], order.index(r["method"]), r["lam"] or 0.0))
 
@@ -66,11 +67,7 @@ def _group(record: Record) -> tuple[str, int, float | None]:
 
 
 def clustering_row(
-    method: str,
-    K: int,
-    lam: float | None,
-    records: list[Record],
-    failed: dict[tuple[str, int], int],
+    method: str, K: int, lam: float | None, records: list[Record], failed: int
 ) -> Row:
     errors = [r["protocol"]["error"] for r in records]
     printed = None if lam is not None else paper.printed(records[0]["dataset"], method, K)
@@ -87,7 +84,7 @@ def clustering_row(
         "error_median": statistics.median(errors),
         "difference": mean - printed.mean if printed else None,
         "cells": len(errors),
-        "failed": failed.get((method, K), 0),
+        "failed": failed,
         "kmeans_mean": _mean(records, "kmeans", "error"),
         "discretize_mean": _mean(records, "discretize", "error"),
         "plain_mean": _mean(records, "plain", "error"),
@@ -167,22 +164,21 @@ def clustering_markdown(store: CellStore, rows: list[Row]) -> list[str]:
 
 
 def parameter_rows(store: CellStore) -> list[Row]:
-    rows = []
-    for record in store.records():
-        rows.append(
-            {
-                "dataset": record["dataset"],
-                "method": record["method"],
-                "network": record["network"],
-                "layers": " ".join(map(str, record["layers"])),
-                "paper_layers": " ".join(map(str, record["paper_layers"])),
-                "self_expressive": record["self_expressive"],
-                "total": record["total"],
-                "paper_total": record["paper_total"],
-                "equal": record["layers"] == record["paper_layers"]
-                and record["total"] == record["paper_total"],
-            }
-        )
+    rows = [
+        {
+            "dataset": record["dataset"],
+            "method": record["method"],
+            "network": record["network"],
+            "layers": " ".join(map(str, record["layers"])),
+            "paper_layers": " ".join(map(str, record["paper_layers"])),
+            "self_expressive": record["self_expressive"],
+            "total": record["total"],
+            "paper_total": record["paper_total"],
+            "equal": record["layers"] == record["paper_layers"]
+            and record["total"] == record["paper_total"],
+        }
+        for record in store.records()
+    ]
     return sorted(rows, key=lambda r: (r["dataset"], r["method"] != "dsc", r["network"]))
 
 
@@ -199,23 +195,21 @@ PARAMETER_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def memory_rows(store: CellStore) -> list[Row]:
-    rows = []
-    for r in store.records():
-        memory = r["memory"]
-        rows.append(
-            {
-                "dataset": r["dataset"],
-                "method": r["method"],
-                "n": r["n"],
-                "dim": r["dim"],
-                "device": r["machine"]["gpu"] or r["machine"]["device"],
-                "peak_mib": memory["peak_bytes"] / 2**20,
-                "step_mib": (memory["peak_bytes"] - memory["before_bytes"]) / 2**20,
-                "paper_mb": paper.MEMORY_MB.get((r["dataset"], r["method"])),
-                "seconds_a_step": r["seconds_a_step"],
-                "steps": r["steps"],
-            }
-        )
+    rows = [
+        {
+            "dataset": r["dataset"],
+            "method": r["method"],
+            "n": r["n"],
+            "dim": r["dim"],
+            "device": r["machine"]["gpu"] or r["machine"]["device"],
+            "peak_mib": r["memory"]["peak_bytes"] / 2**20,
+            "step_mib": (r["memory"]["peak_bytes"] - r["memory"]["before_bytes"]) / 2**20,
+            "paper_mb": paper.MEMORY_MB.get((r["dataset"], r["method"])),
+            "seconds_a_step": r["seconds_a_step"],
+            "steps": r["steps"],
+        }
+        for r in store.records()
+    ]
     order = {"orl": 0, "eyaleb": 1, "coil100": 2}
     return sorted(rows, key=lambda r: (order.get(r["dataset"], 9), r["method"]))
 

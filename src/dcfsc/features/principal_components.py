@@ -50,20 +50,10 @@ class RunningCovariance:
         if not center:
             scatter.addr_(m, m, alpha=self.n)
             m = torch.zeros_like(m)
-        mean, d = m.cpu().numpy(), len(m)
-        if scatter.is_cuda:
-            largest, V = torch.linalg.eigh(scatter, UPLO="U")
-            values, vectors = largest[d - k :].cpu().numpy(), V[:, d - k :].cpu().numpy()
-        else:
-            values, vectors = scipy.linalg.eigh(
-                scatter.numpy(),
-                lower=False,
-                subset_by_index=(d - k, d - 1),
-                overwrite_a=True,
-                check_finite=False,
-            )
-        variances = np.maximum(values[::-1], 0.0) / (self.n - 1 if center else self.n)
-        return mean, _oriented(np.ascontiguousarray(vectors.T[::-1])), variances
+        squares, V = _leading(scatter, k, lower=False)
+        variances = squares.clamp_min(0.0) / (self.n - 1 if center else self.n)
+        components = _oriented(V.mT.contiguous().cpu().numpy())
+        return m.cpu().numpy(), components, variances.cpu().numpy()
 
 
 def principal_components(
@@ -87,14 +77,21 @@ def principal_components(
     return mean.cpu().numpy(), _oriented(V.cpu().numpy()), variances.cpu().numpy()
 
 
-def _leading(G: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest eigenvalues of G (n, n), descending, and their vectors (n, k)."""
+def _leading(G: Tensor, k: int, lower: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest eigenvalues of G (n, n), descending, and their vectors (n, k).
+
+    Of G the lower triangle is read, or the upper one.
+    """
     n = len(G)
     if G.is_cuda:
-        values, vectors = torch.linalg.eigh(G)
+        values, vectors = torch.linalg.eigh(G, UPLO="L" if lower else "U")
         return values[n - k :].flip(0), vectors[:, n - k :].flip(1)
     found = scipy.linalg.eigh(
-        G.numpy(), subset_by_index=(n - k, n - 1), overwrite_a=True, check_finite=False
+        G.numpy(),
+        lower=lower,
+        subset_by_index=(n - k, n - 1),
+        overwrite_a=True,
+        check_finite=False,
     )
     values, vectors = (torch.from_numpy(part) for part in found)
     return values.flip(0), vectors.flip(1)

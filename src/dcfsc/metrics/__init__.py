@@ -3,20 +3,8 @@
 NumPy arrays in, numbers out.
 """
 
-from dcfsc.metrics.partition import (
-    accuracy,
-    ari,
-    best_map,
-    clustering_error,
-    confusion,
-    nmi,
-    score,
-)
-from dcfsc.metrics.representation import (
-    Connectivity,
-    connectivity,
-    subspace_preserving_error,
-)
+from dcfsc.metrics.partition import accuracy, ari, best_map, clustering_error, confusion, nmi, score
+from dcfsc.metrics.representation import Connectivity, connectivity, subspace_preserving_error
 
 __all__ = [
     "Connectivity",

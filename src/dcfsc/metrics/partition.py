@@ -28,18 +28,21 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
 def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Share in [0, 1] of points that the best one-to-one matching of clusters to classes gets
     right. With more clusters than classes, the points of unmatched clusters all count as wrong."""
-    M = confusion(y_true, y_pred)
-    rows, columns = linear_sum_assignment(M, maximize=True)
-    return float(M[rows, columns].sum() / M.sum())
+    right, total = _matched(y_true, y_pred)
+    return float(right / total)
 
 
 def clustering_error(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """100 (1 - accuracy): points that no matching of clusters to classes gets right, in percent."""
-    M = confusion(y_true, y_pred)
-    rows, columns = linear_sum_assignment(M, maximize=True)
-    total = M.sum()
+    right, total = _matched(y_true, y_pred)
     # Counting the wrong points keeps a perfect partition at exactly 0.
-    return float(100.0 * (total - M[rows, columns].sum()) / total)
+    return float(100.0 * (total - right) / total)
+
+
+def _matched(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[int, int]:
+    """How many points the best matching gets right, and how many there are."""
+    M = confusion(y_true, y_pred)
+    return M[linear_sum_assignment(M, maximize=True)].sum(), M.sum()
 
 
 def nmi(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -61,9 +64,8 @@ def best_map(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
     integers after the largest class where classes are numbers, else the strings
     "unmatched 1", "unmatched 2", ...
     """
-    (classes, true), (clusters, pred) = _coded(y_true, y_pred)
-    M = np.bincount(true * len(clusters) + pred, minlength=len(classes) * len(clusters))
-    rows, columns = linear_sum_assignment(M.reshape(len(classes), len(clusters)), maximize=True)
+    (classes, _), (clusters, pred) = _coded(y_true, y_pred)
+    rows, columns = linear_sum_assignment(confusion(y_true, y_pred), maximize=True)
     partner = dict(zip(columns.tolist(), rows.tolist(), strict=True))
     spare = iter(_spare_names(classes, len(clusters) - len(partner)))
     names: list[Any] = [

@@ -12,11 +12,7 @@ from dcfsc.networks.autoencoders import (
 )
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
 from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec, from_dict
-from dcfsc.networks.weights import (
-    load_published_weights,
-    network_for_weights,
-    preset_for_weights,
-)
+from dcfsc.networks.weights import load_published_weights, network_for_weights, preset_for_weights
 
 __all__ = [
     "PRESETS",

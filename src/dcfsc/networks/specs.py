@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.networks.convolution import SameGeometry
@@ -14,7 +14,34 @@ ACTIVATIONS = ("relu", "tanh", "elu", "gelu")
 
 
 @dataclass(frozen=True)
-class ConvSpec:
+class _Described:
+    """A spec as a dictionary of plain values, and back."""
+
+    kind: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {"kind": self.kind, **values}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        arguments = dict(values)
+        if arguments.pop("kind", cls.kind) != cls.kind:
+            raise InputError(f"expected a network of kind {cls.kind!r}, got {values['kind']!r}.")
+        known = [field.name for field in fields(cls)]
+        for name in arguments:
+            if name not in known:
+                raise unknown_name(f"entry of a {cls.kind} network", name, known)
+        try:
+            return cls(**arguments)
+        except TypeError as error:
+            raise InputError(
+                f"this {cls.kind} network's description is incomplete: {error}."
+            ) from error
+
+
+@dataclass(frozen=True)
+class ConvSpec(_Described):
     """A convolutional auto-encoder; the decoder mirrors the encoder layer by layer.
 
     Attributes
@@ -30,6 +57,7 @@ class ConvSpec:
         decoder. It follows every other layer (after the batch norm).
     """
 
+    kind: ClassVar[str] = "conv"
     input_shape: tuple[int, int, int]
     channels: tuple[int, ...]
     kernels: tuple[int, ...]
@@ -81,16 +109,9 @@ class ConvSpec:
     def latent_dim(self) -> int:
         return math.prod(self.latent_shape)
 
-    def to_dict(self) -> dict[str, Any]:
-        return _to_dict("conv", self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ConvSpec:
-        return cls(**_arguments(cls, "conv", values))
-
 
 @dataclass(frozen=True)
-class MLPSpec:
+class MLPSpec(_Described):
     """A fully connected auto-encoder for feature vectors, with linear latents and output.
 
     Attributes
@@ -102,6 +123,7 @@ class MLPSpec:
     input_scale : what the features are multiplied by on the way in; undone on the output.
     """
 
+    kind: ClassVar[str] = "mlp"
     input_dim: int
     hidden: tuple[int, ...]
     latent_dim: int
@@ -122,25 +144,16 @@ class MLPSpec:
         """The shape of one sample."""
         return (self.input_dim,)
 
-    def to_dict(self) -> dict[str, Any]:
-        return _to_dict("mlp", self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> MLPSpec:
-        return cls(**_arguments(cls, "mlp", values))
-
 
 Spec = ConvSpec | MLPSpec
 
 
 def from_dict(values: Mapping[str, Any]) -> Spec:
     """The spec that ``to_dict`` wrote, of either kind."""
-    kind = values.get("kind")
-    if kind == "conv":
-        return ConvSpec.from_dict(values)
-    if kind == "mlp":
-        return MLPSpec.from_dict(values)
-    raise unknown_name("kind of network", kind, ("conv", "mlp"))
+    for cls in (ConvSpec, MLPSpec):
+        if values.get("kind") == cls.kind:
+            return cls.from_dict(values)
+    raise unknown_name("kind of network", values.get("kind"), (ConvSpec.kind, MLPSpec.kind))
 
 
 def _positive_integers(name: str, values: Any) -> tuple[int, ...]:
@@ -162,23 +175,3 @@ def _check_scale(spec: Spec) -> None:
     if not (math.isfinite(scale) and scale > 0):
         raise InputError(f"input_scale must be a positive number, got {spec.input_scale!r}.")
     object.__setattr__(spec, "input_scale", scale)
-
-
-def _to_dict(kind: str, spec: Spec) -> dict[str, Any]:
-    values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(spec).items()}
-    return {"kind": kind, **values}
-
-
-def _arguments(cls: type, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = dict(values)
-    if arguments.pop("kind", kind) != kind:
-        raise InputError(f"expected a network of kind {kind!r}, got {values['kind']!r}.")
-    known = [field.name for field in fields(cls)]
-    for name in arguments:
-        if name not in known:
-            raise unknown_name(f"entry of a {kind} network", name, known)
-    try:
-        cls(**arguments)
-    except TypeError as error:
-        raise InputError(f"this {kind} network's description is incomplete: {error}.") from error
-    return arguments

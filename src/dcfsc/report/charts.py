@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -71,34 +72,27 @@ def tick_text(value: float) -> str:
 
 def frame(x: Axis, y: Axis, body: str, title: str) -> str:
     """The chart around its body: grid, ticks, axis labels and a name for screen readers."""
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(title)}">'
-    ]
-    for value in y.ticks():
-        at = y(value)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" ')
-        parts.append(f'y2="{at:.1f}"/><text class="tick" x="{LEFT - 8}" y="{at + 4:.1f}" ')
-        parts.append(f'text-anchor="end">{tick_text(value)}</text>')
-    for value in x.ticks():
-        parts.append(f'<text class="tick" x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 18}" ')
-        parts.append(f'text-anchor="middle">{tick_text(value)}</text>')
-    base = HEIGHT - BOTTOM
-    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">')
-    parts.append(f'{escape(x.label)}</text><text class="label" x="{LEFT - 50}" y="13">')
-    parts.append(f"{escape(y.label)}</text>{body}</svg>")
-    return "".join(parts)
-
-
-def _axes(
-    xs: ArrayLike, ys: ArrayLike, x_label: str, y_label: str, log_x: bool, log_y: bool
-) -> tuple[Axis, Axis]:
-    return (
-        Axis.over(xs, LEFT + 4, WIDTH - RIGHT - 4, x_label, log=log_x),
-        Axis.over(ys, HEIGHT - BOTTOM - 2, TOP + 4, y_label, log=log_y),
+    base, middle = HEIGHT - BOTTOM, (LEFT + WIDTH - RIGHT) / 2
+    grid = "".join(
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>'
+        + _text("tick", LEFT - 8, f"{y(v) + 4:.1f}", tick_text(v), "end")
+        for v in y.ticks()
     )
+    ticks = "".join(
+        _text("tick", f"{x(v):.1f}", base + 18, tick_text(v), "middle") for v in x.ticks()
+    )
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(title)}">{grid}{ticks}'
+        f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>'
+        + _text("label", middle, HEIGHT - 8, escape(x.label), "middle")
+        + _text("label", LEFT - 50, 13, escape(y.label))
+        + f"{body}</svg>"
+    )
+
+
+def _text(kind: str, x: Any, y: Any, content: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{content}</text>'
 
 
 def line_chart(
@@ -121,7 +115,8 @@ def line_chart(
     if len(x_values) > MOST_POINTS:
         kept = np.unique(np.linspace(0, len(x_values) - 1, MOST_POINTS).round().astype(int))
         x_values, y_values = x_values[kept], y_values[kept]
-    x, y = _axes(x_values, y_values, x_label, y_label, log_x, log_y)
+    x = Axis.over(x_values, LEFT + 4, WIDTH - RIGHT - 4, x_label, log=log_x)
+    y = Axis.over(y_values, HEIGHT - BOTTOM - 2, TOP + 4, y_label, log=log_y)
     points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(x_values, y_values, strict=True))
     body = f'<polyline class="line" points="{points}"/>'
     if mark is not None and np.isfinite(mark[1]):
@@ -136,9 +131,13 @@ def _mark(x: Axis, y: Axis, at: float, height: float, text: str) -> str:
     return (
         f'<line class="rule" x1="{px:.1f}" x2="{px:.1f}" y1="{py:.1f}" y2="{HEIGHT - BOTTOM}"/>'
         f'<circle class="mark" cx="{px:.1f}" cy="{py:.1f}" r="5"/>'
-        f'<text class="note" x="{px + (10 if right else -10):.1f}" '
-        f'y="{py + (-9 if above else 20):.1f}" '
-        f'text-anchor="{"start" if right else "end"}">{escape(text)}</text>'
+        + _text(
+            "note",
+            f"{px + (10 if right else -10):.1f}",
+            f"{py + (-9 if above else 20):.1f}",
+            escape(text),
+            "start" if right else "end",
+        )
     )
 
 
@@ -154,7 +153,7 @@ def histogram(values: np.ndarray, *, x_label: str, y_label: str, title: str, bin
         half = max(abs(high), 1e-6) * 0.1
         low, high = low - half, high + half
     counts, edges = np.histogram(finite, bins=bins, range=(low, high))
-    x, y = _axes(edges, [0, counts.max()], x_label, y_label, False, False)
+    x = Axis.over(edges, LEFT + 4, WIDTH - RIGHT - 4, x_label)
     y = Axis(0.0, counts.max() * 1.04, HEIGHT - BOTTOM, TOP + 4, y_label)
     bars = []
     for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
@@ -180,10 +179,10 @@ def spectrum_chart(values: np.ndarray, asked: int, suggested: int | None, title:
     if asked <= len(values):
         at = x(asked + 0.5)
         end = at > 0.7 * WIDTH
+        place, anchor = (at - 6, "end") if end else (at + 6, "start")
         body += f'<line class="rule" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" '
-        body += f'y2="{HEIGHT - BOTTOM}"/><text class="note" x="{at + (-6 if end else 6):.1f}" '
-        body += f'y="{HEIGHT - BOTTOM - 8}" text-anchor="{"end" if end else "start"}">'
-        body += f"K = {asked}</text>"
+        body += f'y2="{HEIGHT - BOTTOM}"/>'
+        body += _text("note", f"{place:.1f}", HEIGHT - BOTTOM - 8, f"K = {asked}", anchor)
     for rank, value in enumerate(values, 1):
         kind = "dot in" if rank <= asked else "dot"
         body += f'<circle class="{kind}" cx="{x(rank):.1f}" cy="{y(value):.1f}" r="3.6">'
@@ -202,9 +201,8 @@ def affinity_chart(picture: str, sizes: Sequence[int], title: str) -> str:
     for cluster, (low, high) in enumerate(pairwise(edges)):
         if high - low >= 12:
             at = (low + high) / 2
-            body += f'<text class="tick" x="{margin - 6}" y="{at + 4:.1f}" text-anchor="end">'
-            body += f'{cluster}</text><text class="tick" x="{at:.1f}" y="{margin - 7}" '
-            body += f'text-anchor="middle">{cluster}</text>'
+            body += _text("tick", margin - 6, f"{at + 4:.1f}", str(cluster), "end")
+            body += _text("tick", f"{at:.1f}", margin - 7, str(cluster), "middle")
     extent = side + margin + 4
     return (
         f'<svg class="chart square" viewBox="0 0 {extent} {extent}" role="img" '

@@ -15,15 +15,9 @@ from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 1
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
-INTEGERS = ("labels", "truth", "view_samples", "shown", "role", "rival", "best_class")
-VECTORS = (
-    *(*INTEGERS, "confidence", "degrees", "leverage", "connectivity", "eigenvalues", "names"),
-    "class_names",
-)
-NUMBERS = (
-    *(*INTEGERS, "confidence", "degrees", "leverage", "connectivity", "eigenvalues", "eigengaps"),
-    *("blocks", "view", "neighbours", "thumbnails", "path", "confusion"),
-)
+# Every other array is a vector, and holds numbers.
+TABLES = ("eigengaps", "blocks", "view", "neighbours", "thumbnails", "path", "confusion")
+WORDS = ("names", "class_names")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +70,11 @@ class Details:
     best_class: np.ndarray
 
     def __post_init__(self) -> None:
-        flat = [name for name in VECTORS if getattr(self, name).ndim != 1]
-        if flat:
-            raise InputError(f"the details of a run have no list of numbers in {flat[0]!r}.")
-        words = [name for name in NUMBERS if getattr(self, name).dtype.kind not in "biuf"]
-        if words:
-            raise InputError(f"the details of a run have no numbers in {words[0]!r}.")
+        for name, array in vars(self).items():
+            if name not in TABLES and array.ndim != 1:
+                raise InputError(f"the details of a run have no list of numbers in {name!r}.")
+            if name not in WORDS and array.dtype.kind not in "biuf":
+                raise InputError(f"the details of a run have no numbers in {name!r}.")
         n, t = len(self.labels), len(self.shown)
         ragged = [
             *(name for name in ("confidence", "degrees") if len(getattr(self, name)) != n),

@@ -36,32 +36,26 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         tiles.append(("time", seconds(sum(timings.values())), machine.get("device", "")))
     shape = " \u00d7 ".join(map(str, data["shape"]))
     classes = data.get("classes")
+    gpu = f" ({machine['gpu']})" if machine.get("gpu") else ""
+    started = str(record.get("started", "")).replace("T", " ").split("+")[0]
     facts = [
         ("Data", f"{data['name']}: {data['n']:,} samples of {shape} ({data.get('dtype', '')})"),
         ("Labels", f"{classes} classes, used only to score" if classes else "none given"),
         ("Method", record["method"]),
         ("Clusters", str(record["n_clusters"])),
-        *([("Features", record["features"]["name"])] if record.get("features") else []),
+        ("Features", (record.get("features") or {}).get("name")),
         ("Seed", str(record.get("seed"))),
+        ("Representation", record.get("representation_")),
+        ("λ", f"{record['lam_']:.6g}" if record.get("lam_") is not None else None),
+        ("Device", f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"),
+        ("Started", f"{started} UTC"),
+        ("Notes", data.get("notes")),
+        ("Command", record.get("command")),
     ]
-    if record.get("representation_") is not None:
-        facts.append(("Representation", record["representation_"]))
-    if record.get("lam_") is not None:
-        facts.append(("λ", f"{record['lam_']:.6g}"))
-    gpu = f" ({machine['gpu']})" if machine.get("gpu") else ""
-    device = f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"
-    facts.append(("Device", device))
-    facts.append(
-        ("Started", str(record.get("started", "")).replace("T", " ").split("+")[0] + " UTC")
-    )
-    if data.get("notes"):
-        facts.append(("Notes", data["notes"]))
-    if record.get("command"):
-        facts.append(("Command", record["command"]))
     return {
         "title": data["name"],
         "tiles": tiles,
-        "facts": facts,
+        "facts": [(name, told) for name, told in facts if told],
         "parameters": [(k, _plain(v)) for k, v in record["parameters"].items()],
         "versions": list((record.get("versions") or {}).items()),
     }

@@ -102,7 +102,6 @@ def heat_map(values: np.ndarray, rgb: tuple[int, int, int]) -> str:
 
     levels = np.round(255.0 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
     picture = Image.fromarray(levels)
-    picture = picture.convert("L")
     indexed = Image.frombytes("P", picture.size, picture.tobytes())
     indexed.putpalette(list(rgb) * 256)
     file = io.BytesIO()

@@ -14,9 +14,7 @@ which needs no N x N matrix. :class:`SampleForm` keeps B itself (for N <= d), an
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from contextvars import copy_context
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,11 +34,14 @@ class ClosedForm(Operator):
     ----------
     n, dim : the shape (N, d) of Z.
     lam : the ridge parameter.
+    complement : Tensor (N,) in float64, 1 - h, without cancellation where the form allows it.
     leverage : Tensor (N,) in float64, the diagonal h of the hat matrix H.
     """
 
     form: str
     lam: float
+    complement: Tensor
+    leverage: Tensor
     ranks_by_cosine = True
     codes_samples = True
     is_linear = True
@@ -49,15 +50,6 @@ class ClosedForm(Operator):
         self.n, self.dim = Z.shape
         self.lam = float(lam)
         self.dtype, self.device = Z.dtype, Z.device
-
-    @property
-    @abstractmethod
-    def complement(self) -> Tensor:
-        """1 - h, (N,) in float64, without cancellation where the form allows it."""
-
-    @cached_property
-    def leverage(self) -> Tensor:
-        return 1.0 - self.complement
 
     @property
     def effective_dof(self) -> float:

@@ -19,17 +19,13 @@ class Combined(Operator):
         first, last = parts[0], parts[-1]
         self.n, self.lam = first.n, first.lam
         self.dtype, self.device = first.dtype, first.device
-        self.ranks_by_cosine = first.ranks_by_cosine
+        self.leverage, self.ranks_by_cosine = first.leverage, first.ranks_by_cosine
         self.codes_samples = last.codes_samples
         self.is_divisible = all(part.is_divisible for part in parts)
 
     @property
     def parts(self) -> tuple[Operator, ...]:
         return self._parts
-
-    @property
-    def leverage(self) -> Tensor | None:
-        return self._parts[0].leverage
 
     @property
     def effective_dof(self) -> float | None:

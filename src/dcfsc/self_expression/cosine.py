@@ -11,6 +11,9 @@ C_ij = max_a |z_i . z_ja|. Nothing is solved; memory is that of the views.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,12 @@ from dcfsc import distributed
 from dcfsc.neighbours import largest_among, largest_inner_products, largest_over_views
 
 from .operator import Operator
+
+
+def best_products(z: Tensor, views: Iterable[Tensor]) -> Tensor:
+    """max_a |z . z_ja| for rows z (n, d) and views Z_a (N, d), (n, N)."""
+    magnitudes = ((z @ Z.mT).abs_() for Z in views)
+    return reduce(lambda best, C: torch.maximum(best, C, out=best), magnitudes)
 
 
 class CosineForm(Operator):
@@ -37,10 +46,7 @@ class CosineForm(Operator):
         self.views = (Z, *views)
         self.n, self.dim = Z.shape
         self.dtype, self.device = Z.dtype, Z.device
-
-    @property
-    def directions(self) -> Tensor | None:
-        return self.views[0] if len(self.views) == 1 else None
+        self.directions = None if views else Z
 
     def rows(self, start: int, stop: int) -> Tensor:
         C = self.code(self.views[0][start:stop])
@@ -59,10 +65,7 @@ class CosineForm(Operator):
     def code(self, z: Tensor) -> Tensor:
         if len(self.views) == 1:
             return z @ self.views[0].mT
-        C = z.new_zeros(len(z), self.n)
-        for view in self.views:
-            torch.maximum(C, (z @ view.mT).abs_(), out=C)
-        return C
+        return best_products(z, self.views)
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if len(self.views) == 1:

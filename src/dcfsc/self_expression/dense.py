@@ -29,7 +29,6 @@ class DenseSelfExpression:
         n_iter: iterations made, 0 for the closed form.
         residual: the largest entry of D - C D, relative to that of Z.
         converged: whether the residual met the tolerance.
-        advice: what to raise where it did not, else empty.
     """
 
     coefficients: Tensor
@@ -39,7 +38,6 @@ class DenseSelfExpression:
     n_iter: int
     residual: float
     converged: bool
-    advice: str = ""
 
 
 @torch.no_grad()
@@ -121,10 +119,8 @@ def dense_self_expression(
     C = Y @ D.T
     noise = float((X - D - E).square().sum())
     objective = (float(C.square().sum()) + l1 * noise) / 2 + l2 * float(E.abs().sum())
-    advice = f"EDSC stopped after {n_iter} iterations at {residual:.1e}: raise max_iter or max_mu."
-    done = residual <= tol
     C, D, E = C.to(Z.dtype), (scale * D).to(Z.dtype), (scale * E).to(Z.dtype)
-    return DenseSelfExpression(C, D, E, objective, n_iter, residual, done, "" if done else advice)
+    return DenseSelfExpression(C, D, E, objective, n_iter, residual, residual <= tol)
 
 
 def dense_self_expression_memory(

@@ -33,22 +33,20 @@ class ExplicitCoefficients(Operator):
 class SparseCoefficients(Operator):
     """A CSR matrix C (N, N) with a zero diagonal, as matching pursuit returns it."""
 
-    def __init__(self, C: sp.csr_array | sp.csr_matrix):
-        self._csr = sp.csr_array(C)
-        self.n = self._csr.shape[0]
-        self.device = torch.device("cpu")
-        self.dtype = torch.from_numpy(np.empty(0, self._csr.dtype)).dtype
+    sparse: sp.csr_array
 
-    @property
-    def sparse(self) -> sp.csr_array:
-        return self._csr
+    def __init__(self, C: sp.csr_array | sp.csr_matrix):
+        self.sparse = sp.csr_array(C)
+        self.n = self.sparse.shape[0]
+        self.device = torch.device("cpu")
+        self.dtype = torch.from_numpy(np.empty(0, self.sparse.dtype)).dtype
 
     def rows(self, start: int, stop: int) -> Tensor:
-        return torch.from_numpy(self._csr[start:stop].toarray())
+        return torch.from_numpy(self.sparse[start:stop].toarray())
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k entries of largest magnitude per row; a shorter row is filled up with zeros."""
-        C, n, k = self._csr, self.n, min(k, self.n - 1)
+        C, n, k = self.sparse, self.n, min(k, self.n - 1)
         row = _rows_of(C)
         order = np.lexsort((-np.abs(C.data), row))
         rank = np.arange(len(row)) - C.indptr[row]
@@ -67,7 +65,7 @@ class SparseCoefficients(Operator):
         return torch.from_numpy(values), torch.from_numpy(indices.astype(np.int64))
 
     def __repr__(self) -> str:
-        return f"SparseCoefficients(N={self.n}, nonzero={self._csr.nnz})"
+        return f"SparseCoefficients(N={self.n}, nonzero={self.sparse.nnz})"
 
 
 def _rows_of(C: sp.csr_array) -> np.ndarray:

@@ -76,12 +76,13 @@ class FeatureForm(ClosedForm):
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
         loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
-        self.Y, self._complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim))
+        self.Y, self.complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim))
         if Z.dtype != torch.float64 and self._smallest_complement() < SMALLEST_COMPLEMENT:
             self.Y = self.factor.whiten(Z)
+        self.directions, self.leverage = self.Y, 1.0 - self.complement
 
     def _smallest_complement(self) -> float:
-        least = float(self._complement.min()) if self.n else 1.0
+        least = float(self.complement.min()) if self.n else 1.0
         return distributed.smallest_number(least)
 
     def _whitened(self, Z: Tensor, on_matrix_units: bool) -> tuple[Tensor, Tensor]:
@@ -99,14 +100,6 @@ class FeatureForm(ClosedForm):
             floor = self.lam / (self.lam + Z[rows].to(torch.float64).square().sum(1))
             complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)
         return Y, complement
-
-    @property
-    def complement(self) -> Tensor:
-        return self._complement
-
-    @property
-    def directions(self) -> Tensor:
-        return self.Y
 
     def _from_directions(self, products: Tensor) -> Tensor:
         return (products / self._columns(products.dtype)[1]).to(self.dtype)
@@ -166,7 +159,7 @@ class FeatureForm(ClosedForm):
 
     def _columns(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """h and 1 - h as columns (N, 1)."""
-        return self.leverage.to(dtype)[:, None], self._complement.to(dtype)[:, None]
+        return self.leverage.to(dtype)[:, None], self.complement.to(dtype)[:, None]
 
     def _is_own(self, V: Tensor) -> bool:
         return (

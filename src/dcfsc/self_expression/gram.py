@@ -53,15 +53,7 @@ def gram(Z: Tensor) -> Tensor:
 
 def outer_gram(Z: Tensor) -> Tensor:
     """Z Z', (N, N) in float64; meant for N <= d."""
-    n, d = Z.shape
-    K = torch.zeros(n, n, dtype=torch.float64, device=Z.device)
-    block = _COLUMN_BLOCK.get(Z.device.type, 256)
-    for columns in row_chunks(d, n, Z.device):
-        chunk = Z[:, columns].to(torch.float64)
-        for start in range(0, n, block):
-            stop = min(start + block, n)
-            K[start:stop, start:] += chunk[start:stop] @ chunk[start:].T
-    return torch.triu(K) + torch.triu(K, 1).T
+    return gram(Z.mT)
 
 
 def squared_singular_values(Z: Tensor) -> Tensor:

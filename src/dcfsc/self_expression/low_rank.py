@@ -38,7 +38,6 @@ class LowRankRepresentation:
         residual: what the stopping rule compared last: ``gap`` for "admm", the largest violation
             of a constraint for "alm".
         converged: whether the stopping rule was met.
-        advice: what to raise or lower where that helps, else empty.
     """
 
     coefficients: Tensor
@@ -49,7 +48,6 @@ class LowRankRepresentation:
     n_iter: int
     residual: float
     converged: bool
-    advice: str = ""
 
 
 @torch.no_grad()
@@ -126,7 +124,7 @@ def low_rank_representation(
         end = _inexact_alm(program, rho, mu, max_mu, tol, max_iter)
     E = (X - end.J @ (V.T @ X)).to(Z.dtype)
     C = (end.J @ V.T).to(Z.dtype)
-    return LowRankRepresentation(C, E, *end[1:], _advice(method, end, rho))
+    return LowRankRepresentation(C, E, *end[1:])
 
 
 def low_rank_representation_memory(
@@ -276,17 +274,6 @@ def _balanced_scale(Z: Tensor, lam: float, norm: ErrorNorm) -> float:
     return math.sqrt(float(size.mean()) / lam)
 
 
-def _advice(method: Method, end: _End, rho: float) -> str:
-    if not end.converged:
-        bound = "gap" if method == "admm" else "tol"
-        at = f"{end.n_iter} iterations at {end.residual:.1e}"
-        return f"LRR stopped after {at}: raise max_iter, or {bound} if that will do."
-    if method == "alm" and end.gap > 0.01:
-        below = f"up to {100 * end.gap:.1f}% below this objective"
-        return f"LRR's optimum may lie {below}: lower rho (now {rho:g}) or take method='admm'."
-    return ""
-
-
 @dataclass(frozen=True, eq=False)
 class LowRankSubspace:
     """The coefficients of LRSC and the clean data they express.
@@ -300,7 +287,6 @@ class LowRankSubspace:
         n_iter: Newton steps for the roots of the polynomial; 0 where alpha is infinite.
         residual: the largest relative defect of a root.
         converged: whether the roots are exact to round-off.
-        advice: what to raise where no singular value passes the threshold, else empty.
     """
 
     coefficients: Tensor
@@ -311,7 +297,6 @@ class LowRankSubspace:
     n_iter: int
     residual: float
     converged: bool
-    advice: str = ""
 
 
 @torch.no_grad()
@@ -361,11 +346,9 @@ def low_rank_subspace(
         noise = a / 2 * float((x - u).square().sum())
     rank = int((u > 1).sum())  # u does not decrease with x, so the kept values come first
     C = ((V[:, :rank] * (1 - u[:rank] ** -2)) @ V[:, :rank].T).to(Z.dtype)
-    cost, advice = float(_code_price(u).sum()) + noise, ""
-    if rank == 0 and bool(sigma[0] > 0):
-        advice = f"LRSC kept no singular value, C is zero: raise tau (now {tau:.3g}) or alpha."
+    cost = float(_code_price(u).sum()) + noise
     ok = residual < 1e-12
-    return LowRankSubspace(C, clean, Z - clean, rank, cost, n_iter, residual, ok, advice)
+    return LowRankSubspace(C, clean, Z - clean, rank, cost, n_iter, residual, ok)
 
 
 def low_rank_subspace_memory(n: int, d: int, dtype: torch.dtype) -> int:

@@ -40,6 +40,12 @@ class Operator(ABC):
         Whether :meth:`matmul`, :meth:`rmatmul` and :meth:`apply` are there.
     is_divisible : bool
         Whether it works where samples are divided among processes (:mod:`dcfsc.distributed`).
+    leverage : Tensor (N,) or None
+        The diagonal h of the hat matrix H in float64; None where there is no ridge.
+    directions : Tensor (N, d) or None
+        Rows Y with C_ij = y_i . y_j up to a factor of row i, where there are such.
+    sparse : csr_array or None
+        C as a sparse matrix, where it is one.
     recall : float or None
         The share of the exact neighbours that the last :meth:`approximate_topk` found.
     """
@@ -52,6 +58,9 @@ class Operator(ABC):
     codes_samples: bool = False
     is_linear: bool = False
     is_divisible: bool = False
+    leverage: Tensor | None = None
+    directions: Tensor | None = None
+    sparse: sp.csr_array | None = None
     recall: float | None = None
 
     # What every operator provides -------------------------------------------------------------
@@ -71,23 +80,8 @@ class Operator(ABC):
     # What some have, None or themselves where not ---------------------------------------------
 
     @property
-    def leverage(self) -> Tensor | None:
-        """The diagonal h (N,) of the hat matrix H in float64, where there is a ridge."""
-        return None
-
-    @property
     def effective_dof(self) -> float | None:
         """tr H, the effective number of degrees of freedom, where there is a ridge."""
-        return None
-
-    @property
-    def directions(self) -> Tensor | None:
-        """Rows Y (N, d) with C_ij = y_i . y_j up to a factor of row i, where there are such."""
-        return None
-
-    @property
-    def sparse(self) -> sp.csr_array | None:
-        """C as a sparse matrix, where it is one."""
         return None
 
     @property

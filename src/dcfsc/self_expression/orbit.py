@@ -25,6 +25,7 @@ from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.neighbours import largest_over_views, unit_rows
 
+from .cosine import best_products
 from .feature_form import RidgeFactor
 from .gram import add_gram, row_chunks
 from .operator import Operator
@@ -63,6 +64,7 @@ class OrbitForm(Operator):
     """
 
     lam: float
+    leverage: Tensor
     ranks_by_cosine = True
     codes_samples = True
     is_divisible = True
@@ -71,13 +73,9 @@ class OrbitForm(Operator):
         self._views = tuple(views)
         self.lam = float(lam)
         self.factor = RidgeFactor(orbit_gram(views) if G is None else G, self.lam)
-        self.Y, self._leverage = self._whitened(self._views[0]())
+        self.Y, self.leverage = self._whitened(self._views[0]())
         self.n, self.dim = self.Y.shape
         self.dtype, self.device = self.Y.dtype, self.Y.device
-
-    @property
-    def leverage(self) -> Tensor:
-        return self._leverage
 
     @property
     def effective_dof(self) -> float:
@@ -85,14 +83,14 @@ class OrbitForm(Operator):
         return self.factor.L.shape[0] - self.lam * float(self.factor.inverse.square().sum())
 
     def rows(self, start: int, stop: int) -> Tensor:
-        C = self._best_products(self.Y[start:stop])
+        C = best_products(self.Y[start:stop], self._whitened_views())
         C[torch.arange(len(C)), torch.arange(start, start + len(C))] = 0.0
-        return C / (1.0 - self._leverage[start:stop]).to(C.dtype)[:, None]
+        return C / (1.0 - self.leverage[start:stop]).to(C.dtype)[:, None]
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         k = k if distributed.active() else min(k, self.n - 1)
         values, indices = largest_over_views(self.Y, self._whitened_views(), k, diagonal=0)
-        return values / (1.0 - self._leverage).to(values.dtype)[:, None], indices
+        return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest max_a |y_i . y_ja| / (|y_i| |y_ja|) of each row: values, indices (N, k)."""
@@ -102,17 +100,10 @@ class OrbitForm(Operator):
 
     def code(self, z: Tensor) -> Tensor:
         """max_a |z (G + lam I)^-1 z_ja| for unseen z (n, d), (n, N)."""
-        return self._best_products(self._whitened(z)[0])
+        return best_products(self._whitened(z)[0], self._whitened_views())
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return largest_over_views(self._whitened(z)[0], self._whitened_views(), min(k, self.n))
-
-    def _best_products(self, y: Tensor) -> Tensor:
-        """max_a |y . y_ja| for rows y (n, d), (n, N)."""
-        C = torch.zeros(len(y), self.n, dtype=self.dtype, device=self.device)
-        for Y in self._whitened_views():
-            torch.maximum(C, (y @ Y.mT).abs_(), out=C)
-        return C
 
     def _whitened_views(self) -> Iterator[Tensor]:
         yield self.Y

@@ -26,15 +26,12 @@ class SampleForm(ClosedForm):
         self._L = cholesky(K, self.lam, least)
         P = torch.cholesky_inverse(self._L)
         diagonal = P.diagonal().clone()
-        self._complement = self.lam * diagonal
+        self.complement = self.lam * diagonal
+        self.leverage = 1.0 - self.complement
         # Rows, as in the paper's listing; its equation 5 divides columns, which is the same
         # problem for samples in columns.
         P.div_(-diagonal[:, None]).fill_diagonal_(0.0)
         self.B = P.to(Z.dtype)
-
-    @property
-    def complement(self) -> Tensor:
-        return self._complement
 
     def matmul(self, V: Tensor) -> Tensor:
         self._check_operand(V)
@@ -56,7 +53,7 @@ class SampleForm(ClosedForm):
         h = self.leverage.clamp_min(0.0)
         length = h.sqrt()
         inverse = torch.where(length > 0, 1.0 / length, 0.0)  # a zero row has no direction
-        cosine = self.B.to(torch.float64) * (self._complement * inverse)[:, None] * inverse
+        cosine = self.B.to(torch.float64) * (self.complement * inverse)[:, None] * inverse
         magnitude = cosine.abs().fill_diagonal_(-1.0)
         indices = magnitude.topk(min(k, self.n - 1), dim=1).indices
         return cosine.gather(1, indices).to(self.dtype), indices

@@ -35,7 +35,6 @@ class SparseSelfExpression:
         converged: whether the stopping rule was met within the allowed steps.
         objective: the program's value at ``coefficients``; None where it is not computed.
         outliers: E, (N, d), of the outlier program.
-        advice: what to do where ``converged`` is false, else empty.
     """
 
     coefficients: Tensor | scipy.sparse.csr_matrix
@@ -44,7 +43,6 @@ class SparseSelfExpression:
     converged: bool
     objective: float | None = None
     outliers: Tensor | None = None
-    advice: str = ""
 
 
 @torch.no_grad()
@@ -173,21 +171,14 @@ def solve_by_rows(
             sparse = scipy.sparse.csr_matrix(block.coefficients.cpu().numpy())
             block = block._replace(coefficients=sparse)
         blocks.append(block)
-    n_iter = max(block.n_iter for block in blocks)
     residual = max(block.residual for block in blocks)
-    converged = residual <= tol
-    advice = (
-        f"the residual is {residual:.2g} after {n_iter} iterations, above tol={tol:g}; "
-        f"raise max_iter or tol"
-    )
     return SparseSelfExpression(
         coefficients=_join([block.coefficients for block in blocks]),
-        n_iter=n_iter,
+        n_iter=max(block.n_iter for block in blocks),
         residual=residual,
-        converged=converged,
+        converged=residual <= tol,
         objective=sum(block.objective for block in blocks),
         outliers=_join([block.outliers for block in blocks]),
-        advice="" if converged else advice,
     )
 
 
