@@ -386,11 +386,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         import_what_commands_import(Path(folder))
     found = measure(options.commands.split(","), options.modes.split(","), options.every)
-    text = json.dumps(found, indent=1)
+    text = json.dumps(summed(found), indent=1)
     if options.json is not None:
         options.json.write_text(text + "\n")
     print(text)
     return int(any(walk["wrong"] for modes in found.values() for walk in modes.values()))
+
+
+def summed(found: dict[str, Any]) -> dict[str, Any]:
+    """The walks with their sums, by command and in all."""
+    commands = {
+        name: {
+            "changes": max(walk["points"] for walk in modes.values()),
+            **{key: sum(walk[key] for walk in modes.values()) for key in ("tried", "survived")},
+            "modes": modes,
+        }
+        for name, modes in found.items()
+    }
+    total = {key: sum(c[key] for c in commands.values()) for key in ("tried", "survived")}
+    return {"commands": commands, "total": total}
 
 
 if __name__ == "__main__":

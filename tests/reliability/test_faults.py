@@ -19,8 +19,8 @@ def test_no_fault_loses_a_run_and_every_command_can_be_repeated(tmp_path: Path) 
     words += ["--commands", "fit over a run,predict", "--modes", "kill,full"]
     done = subprocess.run(words, capture_output=True, text=True)
     found = json.loads((tmp_path / "found.json").read_text())
-    walks = [walk for modes in found.values() for walk in modes.values()]
+    walks = [walk for command in found["commands"].values() for walk in command["modes"].values()]
     assert [problem for walk in walks for problem in walk["wrong"]] == [], done.stderr
     assert len(walks) == 4
     assert all(walk["tried"] == walk["points"] == walk["survived"] for walk in walks)
-    assert found["fit over a run"]["kill"]["points"] > 30
+    assert found["commands"]["fit over a run"]["changes"] > 30
