@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc.training import Callback, calibrate_batch_norm, encode, evaluation_chunk
 
+from .base import Estimator
 from .deep import NetworkEstimator
 from .persistence import Persistent
 from .validation import check_array, local_generator
 
 
-class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
+class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
     """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
 
     The first half of the paper's AE+SSC and AE+EDSC::

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,36 @@ from dcfsc.self_expression import Operator
 
 from . import sharded
 from .diagnostics import Diagnostics
+from .validation import groups_of_equal_samples
 
 
-class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
+class Estimator(BaseEstimator):
+    """scikit-learn's estimator, which a ``fit`` that fails leaves unfitted.
+
+    Neither an earlier fit nor half of the new one remains: parameters may have changed in between.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "fit" in vars(cls):
+            setattr(cls, "fit", _fitted_or_not(vars(cls)["fit"]))  # noqa: B010
+
+
+def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fit)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            # the names that scikit-learn takes for signs of a fit
+            for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("__")]:
+                delattr(self, name)
+            raise
+
+    return guarded
+
+
+class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
     A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`.
@@ -29,9 +58,13 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     labels_: np.ndarray
 
     def _cluster(
-        self, operator: Operator, n_clusters: int, random_state: np.random.RandomState
+        self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
-        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
+        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``.
+
+        Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
+        coefficients say.
+        """
         if distributed.active():
             sharded.cluster(self, operator, n_clusters, random_state)
             return
@@ -47,7 +80,8 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding
-        self.labels_ = result.labels
+        groups = groups_of_equal_samples(X, n_clusters)
+        self.labels_ = result.labels if groups is None else groups
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
