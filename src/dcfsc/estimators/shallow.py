@@ -93,7 +93,7 @@ class ShallowClusterer(SubspaceClusterer):
         self.n_iter_ = int(getattr(result, "n_iter", 1))
         self.residual_ = float(getattr(result, "residual", 0.0))
         if not getattr(result, "converged", True):
-            warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=2)
+            warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=3)
         C = result.coefficients
         explicit = SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
         self._cluster(X, explicit, n_clusters, random_state)

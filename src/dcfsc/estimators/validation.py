@@ -16,6 +16,7 @@ from dcfsc.datasets import Streamed, check_finite, unmasked
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
 from dcfsc.errors import InputError
 
+LARGEST_NUMBER = 1e18  # steps, epochs, samples of a batch: below what 64 bits count
 LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
 
 
@@ -108,23 +109,20 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
             if len(number) > n_clusters:
                 return None
     if len(number) < n_clusters:
-        found = "1 cluster was" if len(number) == 1 else f"{len(number)} clusters were"
-        differ = (
-            "all samples are the same"
-            if len(number) == 1
-            else (f"only {len(number)} of the {len(X)} samples differ")
-        )
+        clusters = "1 cluster was" if len(number) == 1 else f"{len(number)} clusters were"
         warnings.warn(
-            f"{differ}: {found} found where {n_clusters} were asked for.", UserWarning, stacklevel=4
+            f"{clusters} found where {n_clusters} were asked for: the {len(X)} samples have "
+            f"{len(number)} distinct values.",
+            UserWarning,
+            stacklevel=5,
         )
     return groups
 
 
 def check_learning_rate(value: Any) -> None:
-    check_at_least("learning_rate", value, 0.0)
-    if value > LARGEST_RATE:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= LARGEST_RATE:
         raise InputError(
-            f"learning_rate must be at most {LARGEST_RATE:g}, and is mostly between 1e-5 and 0.1; "
+            f"learning_rate must be a number from 0 to {LARGEST_RATE:g}, mostly 1e-5 to 0.1; "
             f"got {value!r}."
         )
 
@@ -141,8 +139,11 @@ def check_lam(lam: Any) -> float | None:
 
 
 def check_at_least(name: str, value: Any, least: float) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:  # type: ignore[operator]
+    number: Any = value  # which as a float may be too large
+    if not isinstance(value, Real) or isinstance(value, bool) or not number >= least:
         raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
+    if LARGEST_NUMBER < number < float("inf"):
+        raise InputError(f"{name} must be at most {LARGEST_NUMBER:g}; got {str(value)[:20]}...")
 
 
 def as_float(X: Any, device: torch.device) -> Tensor:

@@ -20,7 +20,7 @@ from dcfsc.report import write_details, write_report
 from .details import describe_details
 from .folder import DETAILS, FEATURES, LABELS, MODEL, PREDICTIONS, RECORD, REPORT, write_errors
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def write_run(
@@ -81,5 +81,6 @@ def write_labels(path: Path, data: Dataset, labels: np.ndarray) -> None:
 
 def _no_formula(text: str) -> str:
     """The text, with an apostrophe where a spreadsheet would compute it; integers are harmless."""
+    text = text.replace("\r", "\\r")  # not in quotes, and yet the end of a row to readers
     harmless = not text.startswith(FORMULA_STARTS) or re.fullmatch(r"-[0-9]+", text)
     return text if harmless else f"'{text}"
