@@ -120,7 +120,8 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
 
 
 def check_learning_rate(value: Any) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= LARGEST_RATE:
+    number: Any = value
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= number <= LARGEST_RATE:
         raise InputError(
             f"learning_rate must be a number from 0 to {LARGEST_RATE:g}, mostly 1e-5 to 0.1; "
             f"got {value!r}."
