@@ -489,5 +489,6 @@ def test_an_interrupted_fit_leaves_an_estimator_that_is_not_fitted(subspaces):
     model = make("dcfsc").fit(subspaces[0])
     with pytest.raises(KeyboardInterrupt):
         model.set_params(callbacks=(press,)).fit(subspaces[0])
+    assert [row["step"] for row in model.history_] == [1]  # a callback's way to end a training
     with pytest.raises(NotFittedError):
         model.predict(subspaces[0])

@@ -18,11 +18,14 @@ from . import sharded
 from .diagnostics import Diagnostics
 from .validation import groups_of_equal_samples
 
+HISTORY = "history_"
+
 
 class Estimator(BaseEstimator):
     """scikit-learn's estimator, which a ``fit`` that fails leaves unfitted.
 
     Neither an earlier fit nor half of the new one remains: parameters may have changed in between.
+    Only the new ``history_`` stays, so that a callback may end a training and its losses be read.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -30,19 +33,28 @@ class Estimator(BaseEstimator):
         if "fit" in vars(cls):
             setattr(cls, "fit", _fitted_or_not(vars(cls)["fit"]))  # noqa: B010
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return bool({*_fitted_names(self)} - {HISTORY})
+
 
 def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        earlier = vars(self).get(HISTORY)
         try:
             return fit(self, *args, **kwargs)
         except BaseException:
-            # the names that scikit-learn takes for signs of a fit
-            for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("__")]:
-                delattr(self, name)
+            for name in _fitted_names(self):
+                if name != HISTORY or vars(self)[name] is earlier:
+                    delattr(self, name)
             raise
 
     return guarded
+
+
+def _fitted_names(estimator: Any) -> list[str]:
+    """The attributes that scikit-learn takes for signs of a fit."""
+    return [name for name in vars(estimator) if name.endswith("_") and not name.startswith("__")]
 
 
 class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
