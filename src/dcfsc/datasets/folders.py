@@ -123,11 +123,12 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
         for entry in entries:
             if entry.name.startswith(".") or entry.name == "__MACOSX":
                 continue
-            # of a link that leads nowhere a DirEntry may raise, where these two say no
-            is_dir = os.path.isdir(entry) if entry.is_symlink() else entry.is_dir()
-            if is_dir:
+            link = entry.is_symlink()  # of one that leads nowhere a DirEntry may raise
+            if os.path.isdir(entry) if link else entry.is_dir():
                 folders.append(Path(entry.path))
-            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and os.path.isfile(entry):
+            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and (
+                os.path.isfile(entry) if link else entry.is_file()
+            ):
                 images.append(Path(entry.path))
     return images, sorted(folders, key=natural_order)
 
