@@ -1,4 +1,4 @@
-"""Errors written for the person at the keyboard: what was wrong, which value, what to do."""
+"""What a person typed, and errors that say what was wrong with it, which value, what to do."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def _one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def writable(name: str) -> str:
+    """A name as text that any file takes: bytes that are no UTF-8 are written as \\xff."""
+    if name.isascii():
+        return name
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def plain_number(text: str) -> float:
+    """A number as people write it; Python would also take 1_0.5 and the digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is not a plain number")
+    return float(text)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> InputError:

@@ -9,7 +9,7 @@ import typer
 
 from dcfsc._version import __version__
 from dcfsc.cli import datasets, doctor, fit, predict, report, reproduce, suggest
-from dcfsc.cli.errors import CommandLine
+from dcfsc.cli.errors import Command, CommandLine
 
 app = typer.Typer(
     cls=CommandLine,
@@ -50,7 +50,7 @@ for command in (
     datasets.datasets,
     doctor.doctor,
 ):
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def main() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from dcfsc.errors import DcfscError, InputError
+from dcfsc.errors import DcfscError, InputError, writable
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -27,7 +28,7 @@ class CommandLine(TyperGroup):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.obj = shlex.join(["dcfsc", *args])
+        ctx.obj = writable(shlex.join(["dcfsc", *args]))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,6 +42,11 @@ class CommandLine(TyperGroup):
                 _fail(str(error) or "interrupted", 130)
             except InputError as error:
                 _fail(error, 2)
+            except OSError as error:
+                if error.filename is None:
+                    raise
+                # a name too long, a folder that may not be looked into: whatever was to be done
+                _fail(f"cannot use {error.filename}: {error.strerror or error}.", 2)
             except DcfscError as error:
                 _fail(error, 1)
             except (MemoryError, RuntimeError, ValueError) as error:
@@ -51,6 +57,8 @@ class CommandLine(TyperGroup):
                 raise
 
     def main(self, args: Any = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")  # names may be no text
         try:
             code = super().main(args=args, standalone_mode=False, **extra)
         except UsageError as error:
@@ -59,6 +67,24 @@ class CommandLine(TyperGroup):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+class Command(TyperCommand):
+    """A command whose numbers are plain: Python, and so typer, would take 1_000 for one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        hints = get_type_hints(self.callback)  # Typer's releases keep the types in many places
+        numeric = {
+            word
+            for option in self.params
+            if hints.get(option.name or "") in (int, float, int | None, float | None)
+            for word in option.opts
+        }
+        words = [word for arg in args for word in arg.split("=", 1)]
+        for name, value in itertools.pairwise(words):
+            if name in numeric and ("_" in value or not value.isascii()):
+                raise InputError(f"{name} takes a number; got {value[:40]!r}.")
+        return super().parse_args(ctx, args)
 
 
 def one_line(message: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, plain_number
 
 if TYPE_CHECKING:
     from dcfsc.datasets import Dataset
@@ -47,9 +47,9 @@ def load_samples(
 
     height_width = None
     if size is not None:
-        match = re.fullmatch(r"(\d+)[xX](\d+)", size.strip())
+        match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", size.strip())
         if match is None:
-            raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size!r}.")
+            raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
@@ -62,15 +62,14 @@ def count_or_auto(text: str) -> int | str:
     """The number of clusters, or "auto"."""
     if text.strip() == "auto":
         return "auto"
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"-k takes an integer or auto; got {text!r}.") from None
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+        raise InputError(f"-k takes an integer or auto; got {text[:40]!r}.")
+    return int(text)
 
 
 def number_or_name(text: str | None) -> float | str | None:
     """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
     try:
-        return None if text is None else float(text)
+        return None if text is None else plain_number(text)
     except ValueError:
         return text

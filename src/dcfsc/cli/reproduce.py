@@ -47,9 +47,9 @@ def reproduce(
     from dcfsc import experiments
     from dcfsc.runs.life import write_errors
 
-    match = re.fullmatch(r"(\d+)/(\d+)", shard.strip())
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard.strip())
     if match is None:
-        raise InputError(f"--shard takes I/N, as in 0/4; got {shard!r}.")
+        raise InputError(f"--shard takes I/N, as in 0/4; got {shard[:40]!r}.")
     with write_errors(out):
         experiments.reproduce(
             experiment,
@@ -67,7 +67,6 @@ def reproduce(
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{option} takes whole numbers, as in 10,20; got {text!r}.") from None
+    if not re.fullmatch(r"\s*-?[0-9]{1,9}\s*(,\s*-?[0-9]{1,9}\s*)*", text):
+        raise InputError(f"{option} takes whole numbers, as in 10,20; got {text[:40]!r}.")
+    return [int(part) for part in text.split(",")]

@@ -6,7 +6,7 @@ Whatever reads a file of samples lives here, and returns arrays.
 from dcfsc.datasets.catalogue import describe, names
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
 from dcfsc.datasets.download import fetch
-from dcfsc.datasets.finite import check_finite
+from dcfsc.datasets.finite import check_finite, unmasked
 from dcfsc.datasets.loading import load
 from dcfsc.datasets.registry import data_root, weights_path
 from dcfsc.datasets.streamed import Streamed
@@ -23,5 +23,6 @@ __all__ = [
     "load",
     "names",
     "synthetic",
+    "unmasked",
     "weights_path",
 ]

@@ -162,7 +162,13 @@ def choose_keys(
     if labels is None:
         vectors = [n for n, s in shapes.items() if len(s) > 0 and max(s) == np.prod(s) > 1]
         guesses = (*LABEL_KEYS, "Y") if key != "Y" else LABEL_KEYS
-        label_key = next((n for n in guesses if n in vectors and n != key), None)
+        found = [n for n in guesses if n in vectors and n != key]
+        if len(found) > 1:
+            raise InputError(
+                f"{path} holds {listing}: which of {' and '.join(found)} has the labels is not "
+                "clear; name it with labels='NAME' (--labels NAME)."
+            )
+        label_key = found[0] if found else None
     return key, label_key
 
 

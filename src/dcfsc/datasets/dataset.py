@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError
+from dcfsc.datasets.finite import unmasked
+from dcfsc.errors import InputError, writable
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
 HARMLESS_BYTES = 1 << 26  # however small its file
@@ -46,6 +47,13 @@ class Dataset:
     notes: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", writable(self.name))
+        object.__setattr__(self, "X", unmasked(self.X, self.name))
+        object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
+        object.__setattr__(self, "notes", writable(self.notes))
+        for field in ("paths", "label_names"):
+            if (texts := getattr(self, field)) is not None:
+                object.__setattr__(self, field, [writable(text) for text in texts])
         if self.X.ndim not in (2, 3, 4):
             raise InputError(
                 f"{self.name}: samples have shape {self.X.shape}; expected (n, features), "
@@ -95,7 +103,7 @@ def encode_labels(values: Any, source: str | Path) -> tuple[np.ndarray, list[str
     Integers and integral floats are numbered in numerical order, strings in alphabetical order.
     Names are None when the labels already were 0 .. K-1.
     """
-    labels = np.asarray(values)
+    labels = np.asarray(unmasked(values, str(source)))
     if labels.ndim > 1 and max(labels.shape) == labels.size:
         labels = labels.reshape(-1)  # MATLAB has no vectors: labels come as n x 1 or 1 x n
     if labels.ndim != 1:

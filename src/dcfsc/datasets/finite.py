@@ -11,12 +11,24 @@ from dcfsc.errors import InputError
 BLOCK_BYTES = 1 << 26  # looked at together
 
 
+def unmasked(X: Any, name: str = "X") -> Any:
+    """X itself, or the plain array of a NumPy masked array in which nothing is masked."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    count = int(np.ma.count_masked(X))
+    if count:
+        values = "a masked value" if count == 1 else f"{count} masked values"
+        raise InputError(f"{name} has {values}; fill them in or leave those samples out.")
+    return X.data
+
+
 def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: int = 0) -> None:
     """Refuse X (n, ...) with values that are not real numbers, or NaN, or infinite.
 
     X is read a block of rows at a time, so it may be larger than memory. Only the rows of ``share``
     are looked at; ``first`` is the number of X's first row where X is a part of something larger.
     """
+    X = unmasked(X, name)
     if X.dtype.kind not in "biuf":
         raise InputError(f"{name} holds values of type {X.dtype}, not real numbers.")
     if X.dtype.kind != "f":

@@ -99,25 +99,24 @@ def stream_images(
 
 def header_size(source: ImageSource) -> tuple[int, int]:
     """(height, width) of the upright image, from its header alone."""
-    from PIL import Image
-
-    try:
-        with source.open() as file, Image.open(file, formats=images.FORMATS) as opened:
-            w, h = opened.size
-            # for a PNG without the tag in its header Pillow would decode all of it to look for one
-            tagged = opened.format != "PNG" or "exif" in opened.info
-            turned = tagged and opened.getexif().get(ORIENTATION) in TURNED
-    except Exception as error:  # decoders fail in many ways on damaged bytes
-        raise images.broken(source, error) from None
+    with images.decoding(source) as opened:
+        w, h = opened.size
+        # for a PNG without the tag in its header Pillow would decode all of it to look for one
+        tagged = opened.format != "PNG" or "exif" in opened.info
+        turned = tagged and opened.getexif().get(ORIENTATION) in TURNED
     return (w, h) if turned else (h, w)
 
 
-def bytes_of(sources: Sequence[ImageSource], size: tuple[int, int] | None, gray: bool) -> int:
+def bytes_of(
+    sources: Sequence[ImageSource], size: tuple[int, int] | None, gray: bool, skip_broken: bool
+) -> int:
     """What all images take as one array, going by the first whose header can be read."""
     for source in sources:
         try:
             h, w = size or header_size(source)
         except InputError:
+            if not skip_broken:
+                raise
             continue
         return len(sources) * h * w * (1 if gray else 3)
     return 0

@@ -19,6 +19,7 @@ from dcfsc.errors import InputError
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
+MOST_PIXELS = 89_478_485  # Pillow's bound on an image that is read is ours on one that is made
 # By content, whatever a file is called: Pillow would run an interpreter for a PostScript program.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM", "WEBP")
 
@@ -88,18 +89,31 @@ def read_image(source: ImageSource, size: tuple[int, int] | None, gray: bool) ->
     """One upright image, (h, w) or (3, h, w) uint8."""
     from PIL import Image, ImageOps
 
+    with decoding(source) as opened:
+        sixteen = opened.mode.startswith("I;16") or (
+            opened.mode == "I" and opened.format in ("PPM", "PNG")
+        )
+        image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, gray)
+        if size is not None and image.size != size[::-1]:
+            image = image.resize(size[::-1], Image.Resampling.BICUBIC)
+        pixels = np.asarray(image)
+    return pixels if gray else np.moveaxis(pixels, -1, 0)
+
+
+@contextmanager
+def decoding(source: ImageSource) -> Iterator[PILImage]:
+    """The image, opened; what its decoder says within the block about damaged bytes is one line."""
+    from PIL import Image
+
     try:
-        with source.open() as file, Image.open(file, formats=FORMATS) as opened:
-            sixteen = opened.mode.startswith("I;16") or (
-                opened.mode == "I" and opened.format in ("PPM", "PNG")
-            )
-            image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, gray)
-            if size is not None and image.size != size[::-1]:
-                image = image.resize(size[::-1], Image.Resampling.BICUBIC)
-            pixels = np.asarray(image)
+        with source.open() as file:
+            if not file.read(1):
+                raise ValueError("the file is empty")  # Pillow would ask every decoder in turn
+            file.seek(0)
+            with Image.open(file, formats=FORMATS) as opened:
+                yield opened
     except Exception as error:  # decoders fail in many ways on damaged bytes
         raise broken(source, error) from None
-    return pixels if gray else np.moveaxis(pixels, -1, 0)
 
 
 def broken(source: ImageSource, error: Exception) -> InputError:
@@ -155,6 +169,8 @@ def check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
     h, w = int(size[0]), int(size[1])
     if h < 1 or w < 1:
         raise InputError(f"size is {h}x{w}; height and width start at 1.")
+    if h * w > MOST_PIXELS:
+        raise InputError(f"size is {h}x{w}; an image has at most {MOST_PIXELS} pixels.")
     return h, w
 
 
@@ -172,6 +188,7 @@ def resize(X: Any, size: tuple[int, int] | None, name: str) -> Any:
         shape = (*X.shape[1:-2], *size)
         return streamed.Derived(X, lambda rows: resize(rows, size, name), shape, kind)
     planes = X.reshape(-1, *X.shape[-2:])
+    streamed.require_room(name, len(planes) * size[0] * size[1] * np.dtype(kind).itemsize)
     out = np.empty((len(planes), *size), kind)
     for i, plane in enumerate(planes):
         picture = Image.fromarray(np.ascontiguousarray(plane, dtype=kind))

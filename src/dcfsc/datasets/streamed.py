@@ -101,12 +101,7 @@ class Streamed(ABC):
         if copy is False:
             raise ValueError(f"{self.name} is on disk: an array of it is always a copy.")
         kind = self.dtype if dtype is None else np.dtype(dtype)
-        need, free = self.size * kind.itemsize, free_memory()
-        if need > free:
-            raise InputError(
-                f"{self.name} needs {need / 2**30:.1f} GiB in memory and {free / 2**30:.1f} GiB "
-                "are free; use a method that reads the samples in chunks, or fewer samples."
-            )
+        require_room(self.name, self.size * kind.itemsize)
         out = np.empty(self.shape, kind)
         rows = max(1, BLOCK_BYTES * len(self) // max(1, self.nbytes))
         for start in range(0, len(self), rows):
@@ -116,6 +111,16 @@ class Streamed(ABC):
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))
         return f"{type(self).__name__}({self.name!r}, {shape} {self.dtype})"
+
+
+def require_room(name: str, need: int) -> None:
+    """Refuse to make an array of ``need`` bytes where memory has not that much left."""
+    free = free_memory()
+    if need > free:
+        raise InputError(
+            f"{name} needs {need / 2**30:.1f} GiB in memory and {free / 2**30:.1f} GiB are free; "
+            "use a method that reads the samples in chunks, fewer samples, or smaller ones."
+        )
 
 
 class FileArray(Streamed):

@@ -15,7 +15,7 @@ import numpy as np
 
 from dcfsc.datasets.arrays import LABEL_KEYS, NO_LABELS
 from dcfsc.datasets.dataset import Dataset, encode_labels
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, plain_number
 
 COLUMNS = 1_000_000  # cells of text take many times their bytes; a wider table is not read
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
@@ -117,13 +117,21 @@ def _is_header(first: Sequence[str], second: Sequence[str] | None, labels: str |
     if len(named) >= 3 and named == [str(i) for i in range(len(named))]:
         return True  # a table of numbers as pandas writes it when its columns have no names
     return second is not None and any(
-        c and not _is_number(c) and _is_number(d) for c, d in zip(first, second, strict=False)
+        c and not _is_number(c.replace("_", "")) and _is_number(d)
+        for c, d in zip(first, second, strict=False)
     )
 
 
 def label_column(columns: Sequence[str], labels: str | None, path: Path) -> int | None:
     if labels is None:
         guesses = [i for i, c in enumerate(columns) if c.lower() in LABEL_KEYS]
+        if len(guesses) > 1:
+            found = [columns[i] for i in guesses]
+            remedy = "pass labels='NAME' (--labels NAME)" if len({*found}) > 1 else "rename them"
+            raise InputError(
+                f"{path} has {len(found)} columns that may be the labels, "
+                f"{' and '.join(repr(c) for c in found)}; {remedy}."
+            )
         return guesses[0] if guesses else None
     if labels in columns:
         return list(columns).index(labels)
@@ -182,7 +190,7 @@ def _number(path: Path, layout: Layout, line: int, column: int, cell: str) -> fl
     if text.lower() in MISSING:
         return float("nan")
     try:
-        return float(text)
+        return plain_number(text)
     except ValueError:
         name = layout.columns[column]
         remedy = f"if the column holds labels, pass labels={name!r} (--labels {name})"
@@ -247,7 +255,7 @@ def _split(path: Path, lines: Iterable[str], separator: str | None) -> Iterator[
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        plain_number(cell)
     except ValueError:
         return cell.strip().lower() in MISSING - {""}
     return True

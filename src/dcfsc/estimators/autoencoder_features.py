@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from dcfsc.training import Callback, calibrate_batch_norm, encode, evaluation_chunk
 
+from .base import Estimator
 from .deep import NetworkEstimator
 from .persistence import Persistent
 from .validation import check_array, local_generator
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AutoencoderFeatures(NetworkEstimator, Persistent, BaseEstimator):
+class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
     """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
 
     The first half of the paper's AE+SSC and AE+EDSC::

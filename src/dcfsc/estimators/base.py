@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,48 @@ from dcfsc.self_expression import Operator
 
 from . import sharded
 from .diagnostics import Diagnostics
+from .validation import groups_of_equal_samples
+
+HISTORY = "history_"
 
 
-class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
+class Estimator(BaseEstimator):
+    """scikit-learn's estimator, which a ``fit`` that fails leaves unfitted.
+
+    Neither an earlier fit nor half of the new one remains: parameters may have changed in between.
+    Only the new ``history_`` stays, so that a callback may end a training and its losses be read.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "fit" in vars(cls):
+            setattr(cls, "fit", _fitted_or_not(vars(cls)["fit"]))  # noqa: B010
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return bool({*_fitted_names(self)} - {HISTORY})
+
+
+def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fit)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        earlier = vars(self).get(HISTORY)
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            for name in _fitted_names(self):
+                if name != HISTORY or vars(self)[name] is earlier:
+                    delattr(self, name)
+            raise
+
+    return guarded
+
+
+def _fitted_names(estimator: Any) -> list[str]:
+    """The attributes that scikit-learn takes for signs of a fit."""
+    return [name for name in vars(estimator) if name.endswith("_") and not name.startswith("__")]
+
+
+class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
     A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`. It is a
@@ -32,9 +73,13 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
     _operator: Operator | None
 
     def _cluster(
-        self, operator: Operator, n_clusters: int, random_state: np.random.RandomState
+        self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
-        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``."""
+        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``.
+
+        Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
+        coefficients say.
+        """
         if distributed.active():
             sharded.cluster(self, operator, n_clusters, random_state)
             return
@@ -50,7 +95,8 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, BaseEstimator):
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding
-        self.labels_ = result.labels
+        groups = groups_of_equal_samples(X, n_clusters)
+        self.labels_ = result.labels if groups is None else groups
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

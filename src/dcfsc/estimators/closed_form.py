@@ -121,7 +121,7 @@ or "shifts+mirror"
         Z = self._rows(X)
         self._representation, self.stability_ = choose(candidates, Z, setting)
         self._training_features = self._representation.transform(Z)
-        self._cluster(self._solve(), n_clusters, random_state)
+        self._cluster(X, self._solve(), n_clusters, random_state)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

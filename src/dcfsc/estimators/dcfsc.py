@@ -168,7 +168,7 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if fixed is None:
             fixed = choose_lam(Z, self._target_dof(n_clusters))
         self.lam_ = fixed
-        self._cluster(self._set_latents(Z), n_clusters, random_state)
+        self._cluster(X, self._set_latents(Z), n_clusters, random_state)
         return self
 
     def _lam_rule(

@@ -20,7 +20,7 @@ from dcfsc.training import Callback, Checkpoint, History, encode, pretrain
 
 from .network_choice import NetworkInputs, as_inputs, initial_network
 from .progress import progress_bar
-from .validation import check_array, check_at_least
+from .validation import check_array, check_at_least, check_learning_rate
 
 PRETRAIN_EPOCHS = 60
 WITNESSES = 256  # samples that a checkpoint remembers the data by
@@ -55,7 +55,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
         check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
-        check_at_least("learning_rate", self.learning_rate, 0.0)
+        check_learning_rate(self.learning_rate)
         check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)

@@ -110,5 +110,5 @@ verbose, callbacks
         calibrate_batch_norm(self.network_, inputs)
         Z = encode(self.network_, inputs)
         self.latents_, self._n_features_out = Z.cpu().numpy(), Z.shape[1]
-        self._cluster(ExplicitCoefficients(C), n_clusters, random_state)
+        self._cluster(X, ExplicitCoefficients(C), n_clusters, random_state)
         return self

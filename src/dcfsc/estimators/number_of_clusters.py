@@ -24,6 +24,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
@@ -184,6 +185,7 @@ def suggest_k(
     else:
         Z = as_float(X, place).reshape(len(X), -1)
         Z = unit_rows(Z) if normalize else Z
+    _refuse_one_point(Z, normalize and method != "dcfsc")
     m = SUBSPACE_DIM if subspace_dim is None else subspace_dim
     dofs, spectra = _spectra(Z, largest, m, affinity, seed)
     return _ranked(spectra, dofs, m, len(X), method)
@@ -250,6 +252,13 @@ def _ranked(
         for i in order
     )
     return Suggestion(candidates, spectra[own(candidates[0].k)], tuple(dofs), n, method)
+
+
+def _refuse_one_point(Z: Tensor, scaled: bool) -> None:
+    """Samples that are all the same but for rounding have no graph to look at."""
+    if (Z - Z[0]).abs().max() <= 8 * torch.finfo(Z.dtype).eps * Z.abs().max():
+        but = " but for their length" if scaled else ""
+        raise InputError(f"all {len(Z)} samples are the same{but}: they are one cluster, K = 1.")
 
 
 def _largest(max_k: int | None, n: int) -> int:

@@ -9,24 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc.datasets import check_finite
+from dcfsc.datasets import check_finite, unmasked
 from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.machine import resolve_device
 
+from .base import Estimator
 from .persistence import Persistent
 from .progress import counting_bar
 
 
 @dataclass(eq=False, repr=False)
-class ScatteringFeatures(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, BaseEstimator
-):
+class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
     """Images -> scattering coefficients -> their principal components -> rows of unit length.
 
     The features on which scalable subspace clustering is compared (You et al. 2016, SSC-OMP and
@@ -175,6 +174,7 @@ class ScatteringFeatures(
 
 def images(X: Any) -> Any:
     """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
+    X = unmasked(X)
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     elif not all(hasattr(X, name) for name in ("shape", "dtype", "ndim")):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from dcfsc.errors import unknown_name
+from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import require_memory, resolve_device
 from dcfsc.neighbours import unit_rows
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
@@ -31,8 +31,23 @@ def scaled(Z: Tensor, scale: str) -> Tensor:
         largest = Z.abs().max()
         return Z / torch.where(largest > 0, largest, torch.ones_like(largest))
     if scale == "none":
-        return Z
+        return with_squares(Z)
     raise unknown_name("scale", scale, SCALES)
+
+
+def with_squares(Z: Tensor) -> Tensor:
+    """Z itself, or in float64, or refused: what can hold the squares of its largest values."""
+    largest = float(Z.abs().max())
+    for dtype in (Z.dtype, torch.float64):
+        limits = torch.finfo(dtype)
+        if largest == 0 or (limits.tiny / limits.eps) ** 0.5 <= largest <= (
+            (limits.max * limits.eps) ** 0.5
+        ):
+            return Z.to(dtype)
+    raise InputError(
+        f"the largest value of X is {largest:.3g}, whose square no float64 holds; rescale the "
+        "data, or give scale='max'."
+    )
 
 
 class ShallowClusterer(SubspaceClusterer):
@@ -78,8 +93,8 @@ class ShallowClusterer(SubspaceClusterer):
         self.n_iter_ = int(getattr(result, "n_iter", 1))
         self.residual_ = float(getattr(result, "residual", 0.0))
         if not getattr(result, "converged", True):
-            warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=2)
+            warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=3)
         C = result.coefficients
         explicit = SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
-        self._cluster(explicit, n_clusters, random_state)
+        self._cluster(X, explicit, n_clusters, random_state)
         return self

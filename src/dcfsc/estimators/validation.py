@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,9 +12,12 @@ import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from dcfsc.datasets import Streamed, check_finite
-from dcfsc.datasets.streamed import BLOCK_BYTES
+from dcfsc.datasets import Streamed, check_finite, unmasked
+from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
 from dcfsc.errors import InputError
+
+LARGEST_NUMBER = 1e18  # steps, epochs, samples of a batch: below what 64 bits count
+LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
 
 
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
@@ -24,6 +28,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
     if isinstance(X, Streamed):
         _check_streamed(estimator, X, reset, least_samples)
     else:
+        X = unmasked(X)
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         if sp.issparse(X):
@@ -88,6 +93,41 @@ def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
     return count
 
 
+def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
+    """Groups (n,) of equal samples of X (n, ...), numbered by first appearance; None if over K.
+
+    None is the answer for ordinary data, and it is known after K + 1 samples that differ. With
+    fewer groups than clusters a warning says how many.
+    """
+    number: dict[bytes, int] = {}
+    groups = np.empty(len(X), np.int64)
+    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+    for start in range(0, len(X), rows):
+        for i, sample in enumerate(X[start : start + rows], start):
+            key = (sample + 0).tobytes()  # -0.0 is 0.0
+            groups[i] = number.setdefault(key, len(number))
+            if len(number) > n_clusters:
+                return None
+    if len(number) < n_clusters:
+        clusters = "1 cluster was" if len(number) == 1 else f"{len(number)} clusters were"
+        warnings.warn(
+            f"{clusters} found where {n_clusters} were asked for: the {len(X)} samples have "
+            f"{len(number)} distinct values.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return groups
+
+
+def check_learning_rate(value: Any) -> None:
+    number: Any = value
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= number <= LARGEST_RATE:
+        raise InputError(
+            f"learning_rate must be a number from 0 to {LARGEST_RATE:g}, mostly 1e-5 to 0.1; "
+            f"got {value!r}."
+        )
+
+
 def check_lam(lam: Any) -> float | None:
     """A positive number, or None for "auto"."""
     if isinstance(lam, str) and lam == "auto":
@@ -98,14 +138,19 @@ def check_lam(lam: Any) -> float | None:
 
 
 def check_at_least(name: str, value: Any, least: float) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= least:
+    number: Any = value  # which as a float may be too large
+    if not isinstance(value, Real) or isinstance(value, bool) or not number >= least:
         raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
+    if LARGEST_NUMBER < number < float("inf"):
+        raise InputError(f"{name} must be at most {LARGEST_NUMBER:g}; got {str(value)[:20]}...")
 
 
 def as_float(X: Any, device: torch.device) -> Tensor:
     """Features as a floating tensor on the device; integers become float32."""
     if isinstance(X, Streamed) or not X.flags.writeable:  # a tensor is always writeable
         kind = torch.float64 if X.dtype == np.float64 else torch.float32
+        if device.type == "cpu":
+            require_room("X", X.size * kind.itemsize)
         features = torch.empty(X.shape, dtype=kind, device=device)
         rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
         for start in range(0, len(X), rows):

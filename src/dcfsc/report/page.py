@@ -30,8 +30,8 @@ COLOURS = (
 def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], details: Details) -> None:
     """Write the page of a run, whole or not at all."""
     try:
-        page = render(record, details)
-        page.encode()
+        # a name in the record may be no text
+        page = render(record, details).encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # a record is JSON, in which anything may stand
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,8 @@ from dcfsc.report import write_details, write_report
 
 from .details import describe_details
 from .life import DETAILS, FEATURES, LABELS, MODEL, RECORD, REPORT, staged
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def write_run(
@@ -50,15 +53,25 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
 
 
 def write_labels(path: Path, data: Dataset, labels: np.ndarray) -> None:
-    """One row a sample: index, [path], label, [true_label]."""
+    """One row a sample: index, [path], label, [true_label].
+
+    A path or a class that a spreadsheet would take for a formula has an apostrophe in front.
+    """
     columns: dict[str, Iterable[Any]] = {"index": range(len(labels))}
     if data.paths is not None:
-        columns["path"] = data.paths
+        columns["path"] = map(_no_formula, data.paths)
     columns["label"] = labels.tolist()
     if data.y is not None:
         names, y = data.label_names, data.y.tolist()
-        columns["true_label"] = y if names is None else [names[k] for k in y]
+        columns["true_label"] = y if names is None else [_no_formula(names[k]) for k in y]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _no_formula(text: str) -> str:
+    """The text, with an apostrophe where a spreadsheet would compute it; integers are harmless."""
+    text = text.replace("\r", "\\r")  # not in quotes, and yet the end of a row to readers
+    harmless = not text.startswith(FORMULA_STARTS) or re.fullmatch(r"-[0-9]+", text)
+    return text if harmless else f"'{text}"
