@@ -4,8 +4,8 @@
 
 Every case is a function of a share of the samples. The script computes all of them alone, by two
 processes and by three, and writes FOLDER/1.npz, 2.npz and 3.npz. The processes are forked from the
-one that has computed alone, and so has imported everything. It must not see a GPU: autograd's threads
-for devices do not survive a fork.
+one that has computed alone, and so has imported everything. It must not see a GPU, as the threads
+of autograd do not survive a fork then.
 """
 
 from __future__ import annotations
