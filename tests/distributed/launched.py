@@ -12,9 +12,11 @@ import os
 import sys
 from pathlib import Path
 
+# imported here once, instead of by every process; the first optimizer of a process imports dynamo
+import torch._dynamo  # noqa: F401
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from dcfsc import DCFSC  # noqa: F401 - imported here once, instead of by every process
+from dcfsc import DCFSC  # noqa: F401
 from dcfsc.cli import main
 
 

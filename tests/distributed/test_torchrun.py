@@ -159,7 +159,7 @@ def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_be
 # forked from one: what takes long to load is loaded before they wait for each other
 TWO = """
 import os
-import torch.distributed
+import torch._dynamo, torch.distributed
 from dcfsc import DCFSC
 from dcfsc.cli import main
 
