@@ -5,41 +5,42 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = {"torch", "numpy", "scipy", "sklearn", "pandas", "matplotlib", "PIL", "tensorboard"}
+HELP = [["--version"], ["--help"], ["fit", "-h"], ["predict", "--help"]]
+HELP += [["suggest-k", "--help"], ["report", "-h"]]
 
 
-def loaded_after(code: str) -> set[str]:
-    report = "import sys; sys.stderr.write(' '.join({m.partition('.')[0] for m in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
-    )
-    return set(done.stderr.split())
+def loaded_after(*steps: str) -> list[set[str]]:
+    """What a fresh interpreter has loaded after each of the steps."""
+    report = "sys.stderr.write(' '.join({m.partition('.')[0] for m in sys.modules}) + '\\n')"
+    code = "import sys\n" + "\n".join(f"{step}\n{report}" for step in steps)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [set(line.split()) for line in done.stderr.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_nothing_heavy_is_imported() -> None:
+    steps = [
+        "import dcfsc.errors, dcfsc.cli.output, dcfsc.cli.suggest",
         "import dcfsc; dir(dcfsc); dcfsc.__version__",
         "import dcfsc.cli",
-        "import dcfsc.errors, dcfsc.cli.output, dcfsc.cli.suggest",
         "import dcfsc.runs",
-    ],
-)
-def test_nothing_heavy_is_imported(code: str) -> None:
-    assert loaded_after(code) & HEAVY == set()
+        *(f"dcfsc.cli.app({words!r}, standalone_mode=False)" for words in HELP),
+    ]
+    for step, loaded in zip(steps, loaded_after(*steps), strict=True):
+        assert loaded & HEAVY == set(), step
 
 
-@pytest.mark.parametrize("command", [["--help"], ["suggest-k", "--help"], ["report", "-h"]])
-def test_help_imports_nothing_heavy(command: list[str]) -> None:
-    code = f"from dcfsc.cli import app\napp({command!r}, standalone_mode=False)"
-    assert loaded_after(code) & HEAVY == set()
+def test_estimators_need_no_plots_and_every_public_name_is_there() -> None:
+    every = "import dcfsc\nfor n in dcfsc.__all__: getattr(dcfsc, n)\n"
+    every += "assert set(dcfsc.__all__) <= set(dir(dcfsc))"
+    estimators, names = loaded_after("from dcfsc import DCFSC, suggest_k", every)
+    assert not estimators & {"matplotlib", "tensorboard"}
+    assert "torch" in names
 
 
-def test_estimators_need_no_plots_and_plots_need_no_torch() -> None:
-    assert not loaded_after("from dcfsc import DCFSC, suggest_k") & {"matplotlib", "tensorboard"}
-    assert not loaded_after("from dcfsc import plot_affinity") & {"torch", "matplotlib"}
+def test_plots_need_no_torch() -> None:
+    (loaded,) = loaded_after("from dcfsc import plot_affinity")
+    assert not loaded & {"torch", "matplotlib"}
 
 
 def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
@@ -51,8 +52,3 @@ def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
     assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
     for room in rooms:
         assert getattr(dcfsc, room).__name__ == f"dcfsc.{room}"
-
-
-def test_every_public_name_is_there() -> None:
-    code = "import dcfsc\nfor n in dcfsc.__all__: getattr(dcfsc, n)\nassert set(dcfsc.__all__) <= "
-    assert "torch" in loaded_after(code + "set(dir(dcfsc))")

@@ -125,6 +125,7 @@ def test_positive_neighbours_are_taken_from_twice_as_many():
         ({"grow": False}, 8),
         ({"signs": "both"}, 8),
         ({"grow": False, "k": 17}, 17),
+        ({"grow": False, "k": 16}, 32),
     ],
 )
 def test_spare_neighbours_are_asked_for_where_they_may_be_needed(options, asked):
@@ -322,3 +323,16 @@ def test_cosines_found_approximately_are_taken_as_they_are_and_never_exceed_one(
     np.fill_diagonal(cosine, 0.0)
     np.testing.assert_allclose(A, top_graph(np.minimum(cosine, 1.0), 4, 2.0), rtol=1e-9)
     assert A.max() <= 2.0
+
+
+def test_cosines_by_leverages_never_exceed_one():
+    """At leverages of a half the cosines are the coefficients, which a search may overestimate."""
+    C = np.abs(unequal())
+    make = TopK(4, 1.0, grow=False, search="approximate", signs="both")
+    A = make(WithLeverage(C, np.full(18, 0.5)), 2).toarray()
+    W = np.zeros_like(C)
+    for i in range(18):
+        nearest = np.argsort(-C[i], kind="stable")[:4]
+        W[i, nearest] = np.minimum(C[i, nearest], 1.0)
+    np.testing.assert_allclose(A, W + W.T, rtol=1e-12)
+    assert C.max() > 2.0

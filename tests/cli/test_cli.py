@@ -377,19 +377,6 @@ def test_doctor_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.startswith("error: self-check: 66.7 %")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["fit", "-h"], ["predict", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(args: list[str]) -> None:
-    code = (
-        "import sys\nfrom dcfsc.cli import app\n"
-        f"app({args!r}, standalone_mode=False)\n"
-        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'PIL'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
 def test_module_is_the_same_command(npy: Path) -> None:
     command = [sys.executable, "-m", "dcfsc", "fit"]
     subprocess.run([*command, str(npy), "-k", "3", *CLOSED_FORM], check=True)

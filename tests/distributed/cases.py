@@ -3,8 +3,9 @@
     python cases.py FOLDER PORT PORT
 
 Every case is a function of a share of the samples. The script computes all of them alone, by two
-processes and by three, and writes FOLDER/1.npz, 2.npz and 3.npz. The processes are forked from one
-that has imported everything and computed nothing.
+processes and by three, and writes FOLDER/1.npz, 2.npz and 3.npz. The processes are forked from the
+one that has computed alone, and so has imported everything. It must not see a GPU, as the threads
+of autograd do not survive a fork then.
 """
 
 from __future__ import annotations
@@ -216,9 +217,6 @@ def run_all(folder: Path, size: int) -> None:
 
 
 def work(folder: Path, rank: int, size: int, port: str) -> None:
-    if size == 1:
-        run_all(folder, 1)
-        return
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
     with distributed.process_group(torch.device("cpu"), 600), distributed.sharded():
@@ -226,9 +224,11 @@ def work(folder: Path, rank: int, size: int, port: str) -> None:
 
 
 if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    run_all(folder, 1)
     fork = multiprocessing.get_context("fork")
-    for size, port in zip((1, 2, 3), ("", *sys.argv[2:]), strict=True):
-        given = [(Path(sys.argv[1]), rank, size, port) for rank in range(size)]
+    for size, port in zip((2, 3), sys.argv[2:], strict=True):
+        given = [(folder, rank, size, port) for rank in range(size)]
         processes = [fork.Process(target=work, args=each, daemon=True) for each in given]
         for process in processes:
             process.start()

@@ -21,6 +21,7 @@ from dcfsc.datasets import synthetic
 from dcfsc.runs.life import CHECKPOINT
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+LAUNCHED = Path(__file__).with_name("launched.py")
 HANG_SECONDS = 600  # no result is awaited longer
 DEEP = ["--device", "cpu", "--no-report", "--pretrain-epochs", "3", "--steps", "40"]
 DEEP += ["--checkpoint-every", "0"]
@@ -59,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for job in jobs:
-        for pid in (*(pid for pid, _ in children(job.pid)), job.pid):
+        for pid in (*children(job.pid), job.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -67,17 +68,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
         job.communicate()
 
 
-def children(parent: int) -> list[tuple[int, dict[str, str]]]:
-    """The processes that ``parent`` started, with their environments."""
+def children(parent: int) -> list[int]:
+    """The processes that ``parent`` started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
-                continue
-            pairs = (folder / "environ").read_bytes().decode().split("\0")
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(folder.name))
         except OSError:  # it has ended meanwhile
             continue
-        found.append((int(folder.name), dict(p.split("=", 1) for p in pairs if "=" in p)))
     return found
 
 
@@ -133,16 +132,15 @@ def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_be
     points: Path, tmp_path: Path, start: Start
 ) -> None:
     alone(points, tmp_path / "one", *DEEP)
-    job = start(
-        *(*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "dcfsc"),
-        *("fit", points, "-k", 3, "--quiet", *DEEP),
-    )
+    words = ("fit", points, "-k", 3, "--quiet", *DEEP)
+    job = start(sys.executable, LAUNCHED, 2, 1, tmp_path, *words)
     folder = tmp_path / "runs" / "points-dcfsc"
     wait_for_training(folder, job)
-    (victim,) = (pid for pid, its in children(job.pid) if its.get("RANK") == "1")
+    victim = int((tmp_path / "1.pid").read_text())
     os.kill(victim, signal.SIGKILL)
     output, errors = job.communicate(timeout=HANG_SECONDS)
     assert job.returncode == 0, errors
+    assert int((tmp_path / "1.pid").read_text()) != victim
     assert output == ""
     assert (folder / "labels.csv").read_text() == (tmp_path / "one" / "labels.csv").read_text()
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -158,25 +156,36 @@ def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_be
     assert histories[0] == pytest.approx(histories[1], rel=1e-3)
 
 
+# forked from one: what takes long to load is loaded before they wait for each other
+TWO = """
+import os
+import torch._dynamo, torch.distributed
+from dcfsc import DCFSC
+from dcfsc.cli import main
+
+second = os.fork()
+os.environ["RANK"] = "0" if second else "1"
+if second:
+    print(second, flush=True)
+main()
+"""
+
+
 def test_a_process_that_stops_answering_ends_the_job_with_a_message(
     points: Path, tmp_path: Path, start: Start
 ) -> None:
     with_port = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
-    # what takes long to load is loaded before they wait for each other
-    ready = "import torch.distributed; from dcfsc import DCFSC; from dcfsc.cli import main; "
-    ready += "print('ready', flush=True); input(); main()"
-    command = [sys.executable, "-c", ready, "fit", points, "-k", 3, "--out", "run"]
-    command += [*DEEP, "--steps", 100_000, "--dist-timeout", 8]
-    first, second = (start(*command, RANK=rank, **with_port) for rank in "01")
-    for job in (first, second):
-        assert job.stdout is not None
-        assert job.stdout.readline() == "ready\n"
-    for job in (first, second):
-        assert job.stdin is not None
-        job.stdin.write("go\n")
-        job.stdin.flush()
-    wait_for_training(tmp_path / "run", first, second)
-    os.kill(second.pid, signal.SIGSTOP)
+    words = ["fit", points, "-k", 3, "--out", "run", *DEEP]
+    words += ["--steps", 100_000, "--dist-timeout", 8]
+    first = start(sys.executable, "-c", TWO, *words, **with_port)
+    assert first.stdout is not None
+    second = int(first.stdout.readline())
+    try:
+        wait_for_training(tmp_path / "run", first)
+        os.kill(second, signal.SIGSTOP)
+        first.wait(timeout=HANG_SECONDS)
+    finally:
+        os.kill(second, signal.SIGKILL)
     _, errors = first.communicate(timeout=HANG_SECONDS)
     assert first.returncode == 1
     lines = [line for line in errors.splitlines() if line.startswith("error: ")]

@@ -110,7 +110,8 @@ def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); "
     limited += "from dcfsc.cli import main; main()"
-    words = ["fit", "digits", "-k", "10", "--out", str(tmp_path / "run")]
+    np.save(tmp_path / "x.npy", synthetic(200, 3, 3, 100, random_state=0).X)
+    words = ["fit", str(tmp_path / "x.npy"), "-k", "3", "--out", str(tmp_path / "run")]
     done = subprocess.run(
         [sys.executable, "-c", limited, *words],
         capture_output=True,
@@ -120,4 +121,4 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: cannot write to")
     assert len(done.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]

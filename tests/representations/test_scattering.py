@@ -172,6 +172,7 @@ def test_small_images_are_enlarged():
     x = torch.arange(2 * 3 * 8 * 9, dtype=torch.float32).reshape(2, 3, 8, 9)
     larger = enlarged(x)
     assert larger.shape == (2, 3, 16, 18)
+    assert enlarged(torch.zeros(2, 8, 40)).shape == (2, 16, 80)  # by the shorter side
     # A plane stays one, but for the border, and the mirror image of the larger is the larger one
     # of the mirror image.
     np.testing.assert_allclose(np.diff(larger[0, 0, 4, 1:-1].numpy()), 0.5, atol=1e-5)

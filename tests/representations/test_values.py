@@ -6,7 +6,7 @@ import torch
 
 from dcfsc.errors import InputError
 from dcfsc.representations import stability
-from dcfsc.representations.base import Part, Setting
+from dcfsc.representations.base import Part, Setting, restored
 from dcfsc.representations.orbits import Mirror, Shifts, ShiftsAndMirror
 from dcfsc.representations.scattering import ScatteringMetric
 from dcfsc.self_expression import OrbitForm
@@ -112,3 +112,18 @@ def test_large_data_are_judged_by_a_random_sample_in_order(monkeypatch):
     expected = np.sort(np.random.RandomState(0).permutation(20)[:7])
     assert stability.common_sample(Z)[:, 0].tolist() == expected.tolist()
     assert torch.equal(stability.common_sample(Z[:7]), Z[:7])
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        ({}, "lacks its metric"),
+        ({"metric": torch.zeros(3)}, "lacks its metric"),
+        ({"metric": torch.zeros(3, 2)}, r"its metric has the shape \(3, 2\)"),
+    ],
+)
+def test_a_state_without_what_belongs_to_it_is_refused(saved, message):
+    with pytest.raises(InputError, match=message):
+        restored(saved, "metric", (None, 3), "cpu")
+    whole = torch.ones(2, 3)
+    assert torch.equal(restored({"metric": whole}, "metric", (None, 3), "cpu"), whole)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROWS, WIDTH = 8192, 1 << 16  # 2 GiB of float32
+ROWS, WIDTH = 4096, 1 << 16  # 2 GiB of float64
 
 PROGRAM = """
 import json, sys
@@ -24,7 +24,7 @@ from dcfsc.runs.request import RunRequest
 data = load(sys.argv[1])
 assert isinstance(data.X, Streamed)
 options = {"n_clusters": 3, "network": MLPSpec(data.X.shape[1], (), 4), "pretrain_epochs": 0}
-options |= {"steps": 1, "batch_size": 256, "random_state": 0, "device": "cpu", "assign": "kmeans"}
+options |= {"steps": 1, "batch_size": 64, "random_state": 0, "device": "cpu", "assign": "kmeans"}
 request = RunRequest(data, "dcfsc", options, out=Path(sys.argv[2]), progress=False, report=False)
 run = execute(request)
 print(json.dumps({"peak": peak_resident(), "n": len(run.labels)}))
@@ -34,13 +34,13 @@ print(json.dumps({"peak": peak_resident(), "n": len(run.labels)}))
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak")
 def test_fitting_two_gigabytes_takes_less_than_half_of_them(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    bases = random.normal(size=(3, 2, WIDTH)).astype(np.float32)
-    file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (ROWS, WIDTH))
-    for start in range(0, ROWS, 256):
-        codes = random.normal(size=(256, 2)).astype(np.float32)
-        file[start : start + 256] = codes @ bases[start // 256 % 3]
+    bases = random.normal(size=(3, 2, WIDTH))
+    file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float64, (ROWS, WIDTH))
+    for start in range(0, ROWS, 64):
+        np.matmul(random.normal(size=(64, 2)), bases[start // 64 % 3], out=file[start : start + 64])
     file.flush()
     size = file.nbytes
+    assert size == 2 << 30
     del file
     arguments = [str(tmp_path / "x.npy"), str(tmp_path / "run")]
     done = subprocess.run(

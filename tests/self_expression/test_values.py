@@ -12,6 +12,7 @@ from dcfsc.errors import InputError
 from dcfsc.self_expression import (
     Combined,
     CosineForm,
+    ExplicitCoefficients,
     FeatureForm,
     LambdaPath,
     RidgeFactor,
@@ -117,6 +118,12 @@ def test_several_operators_answer_by_the_first_and_code_by_the_last():
     torch.testing.assert_close(both.rows(0, 8), coefficients(Z, 0.3))
     torch.testing.assert_close(both.code(Z[:2]), Z[:2] @ Z.T)
     assert Combined(cosine, closed).effective_dof is None
+    plain = ExplicitCoefficients(coefficients(Z, 0.3))
+    assert [Combined(*parts).ranks_by_cosine for parts in ((closed, plain), (plain, closed))] == [
+        closed.ranks_by_cosine,
+        plain.ranks_by_cosine,
+    ]
+    assert closed.ranks_by_cosine != plain.ranks_by_cosine
 
 
 def test_chunks_hold_as_many_rows_as_fit(monkeypatch):
@@ -284,3 +291,54 @@ def test_a_pursuit_stops_below_its_tolerance_and_not_at_it(gram):
     full = orthogonal_matching_pursuit(Z, 9, tol=1e-9, gram=gram).coefficients.toarray()
     np.testing.assert_allclose(full[2], [0.6, 0.8, 0], atol=1e-12)
     np.testing.assert_allclose(full @ Z.numpy(), Z.numpy(), atol=1e-12)
+
+
+def violations(Z, lam, mu, steps, rho=1.1):
+    """Of each step of the authors' scheme with l1 errors: the largest entries of Z - C B - E and
+    of C - J, in the coordinates of Z's left singular vectors."""
+    _, S, Ut = torch.linalg.svd(Z, full_matrices=False)
+    B = S[:, None] * Ut
+    E, Y_E = torch.zeros_like(Z), torch.zeros_like(Z)
+    C, Y_J = Z.new_zeros(len(Z), len(S)), Z.new_zeros(len(Z), len(S))
+    found = []
+    for _ in range(steps):
+        left, s, right = torch.linalg.svd(C + Y_J / mu, full_matrices=False)
+        J = (left * (s - 1 / mu).clamp_min(0.0)) @ right
+        M = (Z - E + Y_E / mu) @ B.T + J - Y_J / mu
+        C = M @ torch.linalg.inv(B @ B.T + torch.eye(len(S), dtype=Z.dtype))
+        rest = Z - C @ B + Y_E / mu
+        E = rest.sign() * (rest.abs() - lam / mu).clamp_min(0.0)
+        Y_E = Y_E + mu * (Z - C @ B - E)
+        Y_J = Y_J + mu * (C - J)
+        found.append((float((Z - C @ B - E).abs().max()), float((C - J).abs().max())))
+        mu *= rho
+    return found
+
+
+def test_the_residual_of_the_authors_scheme_is_the_largest_violation_of_both_constraints():
+    Z, options = matrix(12, 6), {"norm": "l1", "method": "alm", "mu": 0.5}
+    expected = violations(Z, 0.3, 0.5, 150)
+    assert {error > copy for error, copy in expected} == {True, False}  # either may be the larger
+    for n_iter in (1, 2, 5, 20, 60, 100):
+        found = low_rank_representation(Z, 0.3, **options, max_iter=n_iter, tol=1e-14)
+        assert found.residual == pytest.approx(max(expected[n_iter - 1]), rel=1e-6)
+    for tol in (1e-1, 1e-3, 1e-5):
+        found = low_rank_representation(Z, 0.3, **options, tol=tol)
+        first = next(i for i, both in enumerate(expected, start=1) if max(both) <= tol)
+        assert (found.n_iter, found.converged) == (first, True)
+
+
+def test_outliers_cost_half_of_the_noise_unless_said():
+    Z = matrix(9, 5)
+    found, same, other = (
+        dense_self_expression(Z, 1.0, outliers=True, **options)
+        for options in ({}, {"l2": 0.5}, {"l2": 2.0})
+    )
+    assert torch.equal(found.coefficients, same.coefficients)
+    assert not torch.allclose(found.coefficients, other.coefficients)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,), (2, 2, 2)])
+def test_samples_are_the_rows_of_a_matrix_that_is_not_empty(shape):
+    with pytest.raises(InputError, match="Z must be a matrix of samples in rows"):
+        solve(torch.zeros(shape, dtype=torch.float64), 0.3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import cluster
+from dcfsc.spectral import cluster, device_graph
 from dcfsc.spectral.device_graph import read_on_device, smallest_members
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
 from dcfsc.spectral.reading import read_affinity
@@ -110,3 +110,24 @@ def test_cuda_labels_are_the_cpus(strays, ring_of_clusters):
     one, other = (cluster(A, 6, random_state=0, device=d) for d in ("cpu", "cuda"))
     np.testing.assert_array_equal(one.labels, other.labels)
     np.testing.assert_array_equal(one.embedding.set_aside, other.embedding.set_aside)
+
+
+def test_rounding_between_the_two_triangles_is_averaged(monkeypatch):
+    """Entries that all have a mirror image are compared and averaged without the host."""
+
+    def on_the_host(*given):
+        raise AssertionError("the host was asked")
+
+    monkeypatch.setattr(device_graph, "_symmetrised_on_the_host", on_the_host)
+    A = random_affinity(12, 0.5).toarray()
+    np.fill_diagonal(A, 0.0)
+    upper = np.triu(np.ones_like(A), 1)
+    A = A * (1.0 + 4e-12 * upper)
+    graph = read_on_device(sp.csr_array(A), CPU)
+    mean = (A + A.T) / 2
+    np.testing.assert_allclose(graph.degrees * graph.scale, mean.sum(1), rtol=1e-14)
+    weights = graph.normalized(0.0).dense().numpy()
+    degrees = mean.sum(1)
+    np.testing.assert_allclose(
+        weights, mean / np.sqrt(degrees[:, None] * degrees), rtol=1e-14, atol=1e-300
+    )

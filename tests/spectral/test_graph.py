@@ -173,3 +173,12 @@ def test_rounding_that_is_accepted_is_averaged_entry_by_entry(kind, scale):
         weights = graph.weights.numpy() if kind == "dense" else graph.weights.toarray()
         np.testing.assert_allclose(weights * graph.scale, expected, rtol=1e-12)
         np.testing.assert_allclose(graph.degrees * graph.scale, expected.sum(1), rtol=1e-12)
+
+
+def test_every_row_of_a_large_frontier_is_read():
+    """The first point reaches 300 at once, and the last of them alone leads on."""
+    A = np.zeros((303, 303))
+    A[0, 1:301] = A[300, 301] = 1.0
+    A[302, 302] = 1.0
+    found = read_affinity(torch.from_numpy(A + A.T)).components()
+    np.testing.assert_array_equal(found, [0] * 302 + [1])

@@ -137,3 +137,12 @@ def test_centres_are_added_up_in_double_precision():
     for c in range(7):
         torch.testing.assert_close(sums[c], V[labels == c].double().sum(0), rtol=1e-6, atol=1e-4)
         assert float(counts[c]) == int((labels == c).sum())
+
+
+def test_the_descent_does_not_end_earlier_far_from_the_origin():
+    rng = np.random.default_rng(0)
+    V = torch.from_numpy(np.round(64 * rng.normal(size=(400, 2))) / 64)  # exact in float32
+    labels, centres = lloyd(V, V[:5])
+    same, moved = lloyd(V + 8.0, V[:5] + 8.0)
+    assert torch.equal(same, labels)
+    torch.testing.assert_close(moved - 8.0, centres, rtol=0.0, atol=1e-9)

@@ -426,3 +426,44 @@ def test_two_processes_sum_their_gradients(monkeypatch):
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, 2 * other.grad)
     assert reconstruction_gradient(Tiny(), X[:0]) == 0.0
+
+
+class Normed(nn.Module):
+    """A linear auto-encoder with a batch norm."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.encoder = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).double()
+        self.decoder = nn.Linear(4, 6).double()
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+
+def test_a_divided_mini_batch_has_the_statistics_of_the_whole(monkeypatch):
+    ours, theirs, X = Normed(), Normed(), samples()
+    loss = (theirs(X) - X).square().sum()
+    loss.backward()
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "total", lambda tensor: tensor)
+    value = reconstruction_gradient(ours, X)
+    assert value == pytest.approx(float(loss.detach()))
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_chunks_are_encoded_and_decoded_in_the_precision_asked_for(precision, dtype):
+    """Also where a batch norm of the decoder is given its statistics in a pass of its own."""
+    network, seen = Tiny(torch.float32), set()
+    network.decoder = nn.Sequential(network.decoder, nn.BatchNorm1d(6))
+    for module in (network.encoder, network.decoder[0]):
+        module.register_forward_hook(lambda module, given, result: seen.add(result.dtype))
+    ChunkedStep(network, samples(30, torch.float32), 8, (), precision)(Absolute(0.5))
+    assert seen == {dtype}
