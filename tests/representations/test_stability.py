@@ -79,7 +79,7 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
     for index in random_parts(90):
         whole = np.full(90, -1)
         A = TopK()(solve(noisy[index], 0.1), 3)
-        whole[index] = spectral.cluster(A, 3, assign="filtered", random_state=0, n_init=3).labels
+        whole[index] = spectral.cluster(A, 3, assign="filtered", random_state=0, n_init=10).labels
         labels.append(whole)
     agreements = []
     for i in range(PARTS):

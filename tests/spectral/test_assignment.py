@@ -23,6 +23,11 @@ def same_partition(a, b):
     return adjusted_rand_score(a, b) == 1.0
 
 
+def squares(V, labels):
+    """The sum of squared distances of rows to the mean of their cluster."""
+    return sum(V[labels == k].var(axis=0).sum() * (labels == k).sum() for k in np.unique(labels))
+
+
 @pytest.fixture
 def embedding(ring_of_clusters):
     A, y = ring_of_clusters(240, 6, noise=0.2)
@@ -45,7 +50,7 @@ def test_labels_count_from_zero_by_first_appearance(method, embedding):
     assert labels[np.sort(first)].tolist() == list(range(6))
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "filtered"])
+@pytest.mark.parametrize("method", ["kmeans", "cluster_qr", "discretize"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_partition_is_scikit_learns(method, weighted, ring_of_clusters):
     A = ring_of_clusters(200, 5, noise=0.6, seed=3)[0].toarray()
@@ -57,8 +62,13 @@ def test_partition_is_scikit_learns(method, weighted, ring_of_clusters):
             5, affinity="precomputed", assign_labels=method, random_state=seed
         ).fit_predict(A)
         rows = "auto" if method == "discretize" else "random_walk"
-        ours = cluster(A, 5, assign=method, rows=rows, random_state=seed).labels
-        assert same_partition(ours, theirs)
+        ours = cluster(A, 5, assign=method, rows=rows, random_state=seed)
+        if method == "kmeans":  # its starts are others; the minima that it finds are as low
+            V = ours.embedding.random_walk_vectors()
+            assert squares(V, ours.labels) <= squares(V, theirs) * (1 + 1e-3)
+            assert adjusted_rand_score(ours.labels, theirs) > 0.95
+        else:
+            assert same_partition(ours.labels, theirs)
 
 
 def test_discretize_depends_on_the_columns_lengths_alone(embedding):

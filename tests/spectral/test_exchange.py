@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.cluster import KMeans
 
-from dcfsc.spectral.exchange import Halves, Partition, exchanges, halve, improve, join_losses
+from dcfsc.spectral import exchange
+from dcfsc.spectral.descent import Partitions, descended, tolerance
+from dcfsc.spectral.exchange import (
+    Groups,
+    Search,
+    halve,
+    improve,
+    join_losses,
+    pieces,
+    principal_scores,
+    promising,
+    squared_distances,
+)
 
 
 def squares(points: np.ndarray) -> float:
@@ -16,159 +28,243 @@ def squares(points: np.ndarray) -> float:
     return float(((points - points.mean(axis=0)) ** 2).sum()) if len(points) else 0.0
 
 
-def blobs(centres: np.ndarray, each: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def inertias(V: torch.Tensor, found: Partitions) -> np.ndarray:
+    X = V.double().numpy()
+    return np.array([sum(squares(X[y == k]) for k in np.unique(y)) for y in found.labels.numpy()])
+
+
+def blobs(centres: np.ndarray, each: int, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
     random = np.random.RandomState(seed)
     noise = 0.1 * random.standard_normal((len(centres), each, centres.shape[1]))
-    return (centres[:, None] + noise).reshape(-1, centres.shape[1]), np.repeat(
-        np.arange(len(centres)), each
+    V = (centres[:, None] + noise).reshape(-1, centres.shape[1])
+    return torch.from_numpy(V).float(), np.repeat(np.arange(len(centres)), each)
+
+
+def from_centres(V: torch.Tensor, *centres: np.ndarray) -> Partitions:
+    return descended(V, torch.from_numpy(np.array(centres)), tolerance(V))
+
+
+def in_two(points: np.ndarray) -> tuple[float, np.ndarray]:
+    """`halve` of one group of points."""
+    gain, centres = halve(
+        torch.from_numpy(points)[None], torch.ones((1, len(points)), dtype=torch.bool)
     )
-
-
-def descended(V: np.ndarray, centres: np.ndarray) -> Partition:
-    return Partition.of(KMeans(len(centres), init=centres, n_init=1, random_state=0).fit(V))
+    return float(gain[0]), centres[0].numpy()
 
 
 def test_two_centres_in_one_cluster_and_one_for_two_are_exchanged() -> None:
     true = np.array([[0.0, 0.0], [5.0, 0.0], [20.0, 0.0], [20.0, 20.0]])
     V, y = blobs(true, 30)
-    stuck = descended(V, np.array([[2.5, 0.0], [20.0, -0.1], [20.0, 0.1], [20.0, 20.0]]))
-    best = descended(V, true)
-    assert stuck.inertia > 10 * best.inertia  # Lloyd's descent does not leave it
-    found = improve(V, stuck)
-    assert found.inertia == pytest.approx(best.inertia, rel=1e-12)
-    assert len(set(zip(found.labels, y, strict=True))) == 4
+    best = from_centres(V, true)
+    stuck = from_centres(V, np.array([[2.5, 0.0], [20.0, -0.1], [20.0, 0.1], [20.0, 20.0]]), true)
+    assert inertias(V, stuck)[0] > 10 * inertias(V, best)[0]  # Lloyd's descent does not leave it
+    found = improve(V, stuck, tolerance(V))
+    np.testing.assert_allclose(inertias(V, found), inertias(V, best)[0], rtol=1e-9)
+    for labels in found.labels.tolist():
+        assert len(set(zip(labels, y.tolist(), strict=True))) == 4
 
 
-def test_several_exchanges_follow_each_other() -> None:
-    random = np.random.RandomState(1)
-    true = 30.0 * random.standard_normal((12, 3))
-    V, _ = blobs(true, 20)
-    best = descended(V, true)
-    start = descended(V, V[:12])  # all twelve in the first cluster
-    assert improve(V, start).inertia == pytest.approx(best.inertia, rel=1e-12)
+@pytest.mark.parametrize("K", [12, 60])
+def test_several_exchanges_follow_each_other(K: int) -> None:
+    true = 30.0 * np.random.RandomState(1).standard_normal((K, 3))
+    V, _ = blobs(true, K + 5)
+    start = from_centres(V, V[:K].double().numpy())  # all in the first cluster
+    found = improve(V, start, tolerance(V))
+    np.testing.assert_allclose(inertias(V, found), inertias(V, from_centres(V, true)), rtol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(2, 6), st.booleans())
+@given(st.integers(0, 10_000), st.integers(2, 14), st.booleans())
 def test_never_higher_than_the_start(seed: int, K: int, copies: bool) -> None:
     random = np.random.RandomState(seed)
-    V = random.standard_normal((40, 3))
+    V = torch.from_numpy(random.standard_normal((40, 3))).float()
     if copies:
-        V = V[random.randint(0, 8, 40)]
-    start = descended(V, V[random.choice(40, K, replace=False)])
-    found = improve(V, start)
-    assert found.inertia <= start.inertia
-    assert found.centres.shape == (K, 3)
-    assert found.inertia == pytest.approx(
-        sum(squares(V[found.labels == k]) for k in range(K)), rel=1e-3, abs=1e-9
-    )
+        V = V[torch.from_numpy(random.randint(0, 8, 40))]
+    chosen = [V[torch.from_numpy(random.permutation(40)[:K])].double().numpy() for _ in range(3)]
+    starts = from_centres(V, *chosen)
+    before = starts.labels.clone()
+    found = improve(V, starts, tolerance(V))
+    assert torch.equal(starts.labels, before)  # left as they were
+    assert (inertias(V, found) <= inertias(V, starts) * (1 + 1e-6) + 1e-9).all()
+    assert found.centres.shape == (3, K, 3)
+
+
+def test_starts_are_improved_as_if_alone() -> None:
+    V = torch.from_numpy(np.random.RandomState(0).standard_normal((300, 3))).float()
+    centres = [V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)]
+    together = improve(V, from_centres(V, *centres), tolerance(V))
+    for b in range(4):
+        alone = improve(V, from_centres(V, centres[b]), tolerance(V))
+        assert torch.equal(together.labels[b], alone.labels[0])
+
+
+def test_pieces_of_any_size_give_the_same_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    V = torch.from_numpy(np.random.RandomState(0).standard_normal((300, 3))).float()
+    starts = from_centres(V, *[V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)])
+    whole = improve(V, starts, tolerance(V))
+    monkeypatch.setitem(exchange._PADDED_ELEMENTS, "cpu", 2000)
+    assert torch.equal(whole.labels, improve(V, starts, tolerance(V)).labels)
+
+
+def test_a_round_keeps_sums_and_labels_together() -> None:
+    """After every round the sums are those of the labels, and the sum of squares is lower."""
+    V = torch.from_numpy(np.random.RandomState(3).standard_normal((600, 3))).float()
+    starts = from_centres(V, *[V[40 * b : 40 * (b + 1)].double().numpy() for b in range(3)])
+    search, active = Search(V, starts, tolerance(V)), [0, 1, 2]
+    rounds = 0
+    while active:
+        before = inertias(V, search.found)
+        active = search.round(active)
+        after = inertias(V, search.found)
+        assert np.flatnonzero(after < before * (1 - exchange.LEAST_GAIN)).tolist() == active
+        exact = Partitions.of(V[None], search.found.labels, 40)
+        assert torch.equal(search.found.counts, exact.counts)
+        torch.testing.assert_close(search.found.sums, exact.sums, rtol=1e-10, atol=1e-10)
+        rounds += 1
+    assert rounds > 2
 
 
 def test_the_gain_of_a_split_is_what_two_centres_save() -> None:
     points = np.random.RandomState(2).standard_normal((50, 4)) * [5.0, 1.0, 1.0, 1.0]
-    gain, centres = halve(points)
-    distances = ((points[:, None] - centres) ** 2).sum(axis=2)
-    first = distances.argmin(axis=1) == 0
+    gain, centres = in_two(points)
+    first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
     assert np.allclose(centres, [points[first].mean(axis=0), points[~first].mean(axis=0)])
     assert gain == pytest.approx(squares(points) - squares(points[first]) - squares(points[~first]))
     assert gain > 0.5 * squares(points[:, :1])  # the long axis is the one that is cut
-
-
-@pytest.mark.parametrize("points", [np.ones((1, 3)), np.ones((7, 3)), np.zeros((0, 3))])
-def test_a_cluster_without_extent_is_not_split(points: np.ndarray) -> None:
-    gain, _ = halve(points)
-    assert gain == 0.0
-
-
-def test_the_loss_of_a_join_is_what_one_centre_costs() -> None:
-    V, y = blobs(np.random.RandomState(3).standard_normal((4, 2)), 9)
-    y[:4] = 1
-    centres = np.stack([V[y == k].mean(axis=0) for k in range(4)])
-    losses = join_losses(centres, np.bincount(y).astype(float))
-    for a in range(4):
-        for b in range(4):
-            if a < b:
-                cost = squares(V[(y == a) | (y == b)]) - squares(V[y == a]) - squares(V[y == b])
-                assert losses[a, b] == pytest.approx(cost)
-            else:
-                assert losses[a, b] == np.inf
-
-
-@pytest.mark.parametrize("K", [1, 2])
-def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
-    V = np.random.RandomState(4).standard_normal((20, 2))
-    start = Partition.of(KMeans(K, n_init=1, random_state=0).fit(V))
-    assert exchanges(start, Halves(V)) == []
-    assert improve(V, start) is start
-
-
-def brute_force_exchanges(V: np.ndarray, y: np.ndarray, K: int) -> list[np.ndarray]:
-    """The centres after the best exchanges, by means and sums of squares of the points alone."""
-    means = np.stack([V[y == k].mean(axis=0) for k in range(K)])
-    halved = [halve(V[y == k]) for k in range(K)]
-    found = []
-    for s in sorted(range(K), key=lambda k: -halved[k][0])[:10]:
-        losses = {}
-        for a in range(K):
-            for b in range(a + 1, K):
-                if s not in (a, b):
-                    both = (y == a) | (y == b)
-                    losses[a, b] = squares(V[both]) - squares(V[y == a]) - squares(V[y == b])
-        for a, b in sorted(losses, key=lambda pair: losses[pair])[:5]:
-            if losses[a, b] < 2.0 * halved[s][0]:
-                centres = means.copy()
-                centres[a] = V[(y == a) | (y == b)].mean(axis=0)
-                centres[s], centres[b] = halved[s][1]
-                found.append((halved[s][0] - losses[a, b], centres))
-    return [centres for _, centres in sorted(found, key=lambda f: -f[0])[:5]]
-
-
-@pytest.mark.parametrize("K", [3, 5, 12])
-@pytest.mark.parametrize("seed", range(4))
-def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
-    """Clusters of unequal sizes, so that every count and every mask matters."""
-    random = np.random.RandomState(seed)
-    y = np.repeat(np.arange(K), random.randint(1, 30, K))
-    y = random.permutation(y)
-    V = 2.0 * random.standard_normal((K, 3))[y] + random.standard_normal((len(y), 3))
-    means = np.stack([V[y == k].mean(axis=0) for k in range(K)])
-    found = exchanges(Partition(y, means, 0.0), Halves(V))
-    expected = brute_force_exchanges(V, y, K)
-    assert len(found) == len(expected)
-    np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-9, atol=1e-12)
-
-
-def test_an_empty_cluster_is_joined_at_no_cost() -> None:
-    V = np.array([[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]])
-    centres = np.array([[2.0, 0.0], [50.0, 50.0], [9.0, 9.0]])
-    losses = join_losses(centres, np.array([2.0, 0.0, 1.0]))
-    assert (losses[0, 1], losses[1, 2]) == (0.0, 0.0)
-    assert losses[0, 2] == pytest.approx(2 * 1 / 3 * (49 + 81))
-    first, *_ = exchanges(Partition(np.array([0, 0, 2]), centres, 8.0), Halves(V))
-    # Cluster 0 is split, and the empty one gives its centre away.
-    np.testing.assert_allclose(first[np.lexsort(first.T)], V[np.lexsort(V.T)])
-
-
-def test_halves_are_found_once_for_the_same_members() -> None:
-    V = np.random.RandomState(5).standard_normal((30, 2))
-    halves = Halves(V)
-    members = np.array([1, 4, 5, 9, 20])
-    assert halves.of(members) is halves.of(members.copy())
-    gain, centres = halve(V[members])
-    assert halves.of(members)[0] == gain
-    np.testing.assert_array_equal(halves.of(members)[1], centres)
-    assert halves.of(np.array([1, 4, 5, 9, 21]))[0] == halve(V[[1, 4, 5, 9, 21]])[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_halves_are_a_fixed_point_of_two_means(seed: int) -> None:
     """Skewed points, where the middle of the principal axis is not where the halves meet."""
     points = np.random.RandomState(seed).lognormal(sigma=1.2, size=(60, 3))
-    gain, centres = halve(points)
+    gain, centres = in_two(points)
     first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
     assert 0 < first.sum() < 60
-    np.testing.assert_allclose(
-        centres, [points[first].mean(axis=0), points[~first].mean(axis=0)], rtol=1e-9
-    )
+    expected = [points[first].mean(axis=0), points[~first].mean(axis=0)]
+    np.testing.assert_allclose(centres, expected, rtol=1e-9)
     saved = squares(points) - squares(points[first]) - squares(points[~first])
     assert gain == pytest.approx(saved, rel=1e-9)
+
+
+def test_groups_of_unlike_sizes_are_halved_as_if_alone() -> None:
+    sizes = (40, 7, 1, 25)
+    alone = [np.random.RandomState(m).standard_normal((m, 3)) for m in sizes]
+    X = torch.full((4, 40, 3), 50.0, dtype=torch.float64)
+    for row, points in zip(X, alone, strict=True):
+        row[: len(points)] = torch.from_numpy(points)
+    gains, centres = halve(X, torch.arange(40) < torch.tensor(sizes)[:, None])
+    for b, points in enumerate(alone):
+        gain, own = in_two(points)
+        assert float(gains[b]) == pytest.approx(gain, rel=1e-12)
+        np.testing.assert_allclose(centres[b], own, rtol=1e-9)
+    assert gains[2] == 0.0
+
+
+@pytest.mark.parametrize("points", [np.ones((1, 3)), np.ones((7, 3)), np.zeros((0, 3))])
+def test_a_cluster_without_extent_is_not_split(points: np.ndarray) -> None:
+    padded = np.concatenate([points, np.zeros((2, 3))])
+    present = torch.arange(len(padded))[None] < len(points)
+    gain, centres = halve(torch.from_numpy(padded)[None], present)
+    assert gain.tolist() == [0.0]
+    assert torch.isfinite(centres).all()
+
+
+def test_scores_along_the_principal_axis() -> None:
+    rng = np.random.default_rng(0)
+    Q = rng.normal(size=(40, 3)) * [3.0, 1.0, 1.0]
+    Q[0] = [0.0, 6.0, 0.0]
+    U, s, _ = np.linalg.svd(Q, full_matrices=False)
+    scores = principal_scores(torch.from_numpy(np.stack([Q, np.zeros_like(Q)]))).numpy()
+    assert abs(scores[0] @ U[:, 0]) == pytest.approx(s[0], rel=1e-4)
+    np.testing.assert_array_equal(scores[1], 0.0)
+
+
+def test_the_loss_of_a_join_is_what_one_centre_costs() -> None:
+    points, y = blobs(np.random.RandomState(3).standard_normal((4, 2)), 9)
+    V = points.double().numpy()
+    y[:4] = 1
+    found = Partitions.of(points[None], torch.from_numpy(y)[None], 4)
+    losses = join_losses(squared_distances(found.centres), found.counts)[0]
+    for a in range(4):
+        for b in range(4):
+            if a < b:
+                cost = squares(V[(y == a) | (y == b)]) - squares(V[y == a]) - squares(V[y == b])
+                assert float(losses[a, b]) == pytest.approx(cost)
+            else:
+                assert losses[a, b] == np.inf
+
+
+def always(exchange: exchange.Exchange, promise: float) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
+    V = torch.from_numpy(np.random.RandomState(4).standard_normal((20, 2))).float()
+    start = from_centres(V, V[:K].double().numpy())
+    assert improve(V, start, tolerance(V)) is start
+
+
+@pytest.mark.parametrize("K", [3, 5, 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
+    """Those that touch clusters of their own come first, then the others, by what they promise."""
+    random = np.random.RandomState(seed)
+    gains = random.lognormal(size=K)
+    losses = np.full((K, K), np.inf)
+    losses[np.triu_indices(K, 1)] = random.lognormal(size=K * (K - 1) // 2)
+    best = np.argsort(-gains)[: exchange.SPLITS]
+    cheap = np.sort(losses.ravel())[min(K * (K - 1) // 2, exchange.PAIRS * K) - 1]
+    promise = {
+        (int(s), a, b): gains[s] - losses[a, b]
+        for s in best
+        for a in range(K)
+        for b in range(a + 1, K)
+        if s not in (a, b) and losses[a, b] < 2.0 * gains[s] and losses[a, b] <= cheap
+    }
+    expected: list[exchange.Exchange] = []
+    ranked = sorted(promise, key=lambda e: -promise[e])
+    for e in ranked:
+        if not any(set(e) & set(other) for other in expected):
+            expected.append(e)
+    expected += [e for e in ranked if e not in expected]
+    assert promising(gains, losses, always) == expected[: exchange.TRIES]
+    asked = []
+
+    def not_the_first(e: exchange.Exchange, promised: float) -> bool:
+        asked.append((e, promised))
+        return e != ranked[0]
+
+    if ranked:
+        assert ranked[0] not in promising(gains, losses, not_the_first)
+        assert asked[0] == (ranked[0], pytest.approx(promise[ranked[0]]))
+
+
+def test_an_empty_cluster_is_joined_at_no_cost() -> None:
+    V = torch.tensor([[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]])
+    stuck = Partitions.of(V[None], torch.tensor([[0, 0, 2]]), 3)
+    losses = join_losses(squared_distances(stuck.centres), stuck.counts)[0]
+    assert (losses[0, 1], losses[1, 2]) == (0.0, 0.0)
+    assert float(losses[0, 2]) == pytest.approx(2 * 1 / 3 * (49 + 81))
+    # Cluster 0 is split, and the empty one gives its centre away.
+    found = improve(V, stuck, 0.0)
+    assert sorted(found.labels[0].tolist()) == [0, 1, 2]
+
+
+def test_the_rows_of_some_clusters() -> None:
+    labels = torch.from_numpy(np.random.RandomState(0).randint(0, 5, (3, 20)))
+    groups = Groups(Partitions.of(torch.zeros((1, 20, 1)), labels, 6))  # the last is empty
+    where, clusters = torch.tensor([2, 0]), torch.tensor([[4, 1], [5, 3]])
+    rows, place = groups.rows(where, clusters)
+    for b in range(2):
+        for j in range(2):
+            own = torch.nonzero(labels[where[b]] == clusters[b, j])[:, 0]
+            assert torch.equal(rows[b][place[b] == j], own)
+    assert rows.shape[1] == int((place < 2).sum(1).max())
+
+
+def test_pieces_hold_groups_of_like_sizes() -> None:
+    V = torch.zeros((1, 1 << 10))
+    sizes = torch.tensor([10, 600, 0, 300, 500, 2000])
+    found = [piece.tolist() for piece in pieces(sizes, V)]  # at most 1,024 rows with the padding
+    assert found == [[5], [1], [4, 3], [0, 2]]

@@ -8,12 +8,11 @@ import scipy.sparse as sp
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import assign, eigensolvers, embed, kmeans
+from dcfsc.spectral import assign, eigensolvers, embed
 from dcfsc.spectral.assignment import cluster_qr, discretize
 from dcfsc.spectral.device_graph import read_on_device
 from dcfsc.spectral.eigensolvers import SOLVERS
 from dcfsc.spectral.embedding import _preference
-from dcfsc.spectral.exchange import Halves, Partition, exchanges, halve, improve, principal_scores
 from dcfsc.spectral.graph import ROUNDING, DenseAffinity, inverse_root
 from dcfsc.spectral.reading import read_affinity
 
@@ -33,10 +32,6 @@ def affinity(n, seed=0):
 
 def start(n):
     return np.random.default_rng(0).uniform(-1.0, 1.0, n)
-
-
-def partition_of(labels, centres):
-    return Partition(np.asarray(labels), np.asarray(centres, dtype=float), 1.0)
 
 
 # --- the graph
@@ -190,70 +185,3 @@ def test_discretisation_starts_once_unless_told(overlapping):
         expected = discretize(V / np.linalg.norm(V, axis=0), theirs, restarts)
         assert len(set(zip(labels, expected, strict=True))) == len(set(expected))
         assert ours.randint(1 << 30) == theirs.randint(1 << 30)  # as many numbers were drawn
-
-
-# --- k-means and its exchanges
-
-
-@pytest.mark.parametrize("elements", [1, 3, 8, 1 << 20])
-def test_chunks_of_any_size_give_the_same_descent(elements, monkeypatch):
-    monkeypatch.setitem(kmeans._CHUNK_ELEMENTS, "cpu", elements)
-    V = np.random.default_rng(0).integers(-8, 9, (30, 2)).astype(float)  # sums are exact
-    centres = V[:4] + 0.25
-    labels, sums, counts = kmeans._assign_and_sum(
-        torch.from_numpy(V).float(), torch.from_numpy(centres)
-    )
-    expected = ((V[:, None] - centres) ** 2).sum(2).argmin(1)
-    np.testing.assert_array_equal(labels, expected)
-    np.testing.assert_array_equal(counts, np.bincount(expected, minlength=4))
-    np.testing.assert_array_equal(sums, np.eye(4)[expected].T @ V)
-
-
-def test_what_cannot_be_halved():
-    for points in (np.ones((1, 3)), np.ones((5, 3)), np.empty((0, 3))):
-        gain, centres = halve(points)
-        assert gain == 0.0
-        np.testing.assert_array_equal(centres, np.zeros((2, 3)))
-
-
-def test_scores_along_the_principal_axis():
-    rng = np.random.default_rng(0)
-    Q = rng.normal(size=(40, 3)) * [3.0, 1.0, 1.0]
-    Q[0] = [0.0, 12.0, 0.0]  # the longest row does not point along the axis
-    U, s, _ = np.linalg.svd(Q, full_matrices=False)
-    scores = principal_scores(Q)
-    assert abs(scores @ U[:, 0]) / np.linalg.norm(scores) == pytest.approx(1.0, abs=1e-6)
-    assert np.linalg.norm(scores) == pytest.approx(s[0] ** 2, rel=1e-6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(principal_scores(np.zeros((4, 2))), np.zeros(4))
-
-
-def test_empty_clusters_are_joined_without_a_centre_of_nothing():
-    V = np.array([[0.0], [0.2], [9.8], [10.0]])
-    stuck = partition_of([0, 0, 0, 0], [[5.0], [50.0], [60.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = exchanges(stuck, Halves(V))
-    assert found
-    for centres in found:
-        np.testing.assert_allclose(np.sort(centres[:, 0])[:2], [0.1, 9.9])
-        assert np.isfinite(centres).all()
-
-
-def test_joined_clusters_meet_at_their_common_mean():
-    V = np.array([[0.0], [10.0], [50.0], [50.0], [50.0], [51.0]])
-    given = partition_of([0, 0, 1, 1, 1, 2], [[5.0], [50.0], [51.0]])
-    centres = exchanges(given, Halves(V))[0]
-    np.testing.assert_allclose(np.sort(centres[:, 0]), [0.0, 10.0, 50.25])
-
-
-def test_descents_after_exchanges_say_nothing():
-    V = np.repeat([[0.0, 0.0], [1.0, 0.0], [9.0, 0.0]], 5, axis=0) + 0.01 * np.eye(15)[:, :2]
-    poor = partition_of(np.repeat([0, 0, 1, 2], [5, 5, 2, 3]), [[0.5, 0], [9, 0], [9, 0.001]])
-    poor = Partition(poor.labels, poor.centres, 2.5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = improve(V, poor)
-    assert found.inertia < 0.01
-    assert len(set(found.labels[::5])) == 3

@@ -92,6 +92,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             assign=self.assign,
             random_state=random_state,
             device=spectral.place_for(matrix, operator.device),
+            assign_device=spectral.place_for_rows(operator.device),
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self.embedding_ = result.embedding

@@ -152,6 +152,7 @@ def _lead(
     if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
         options["device"] = spectral.place_for(matrix, neighbours.device)
+        options["assign_device"] = spectral.place_for_rows(neighbours.device)
         result = spectral.cluster(matrix, n_clusters, **options)
     else:
         distributed.tell(_PRODUCTS, 0)

@@ -5,7 +5,16 @@ number of clusters. Everything between an affinity and labels lives here.
 """
 
 from dcfsc.spectral.assignment import assign
-from dcfsc.spectral.clustering import SpectralResult, cluster, place_for
+from dcfsc.spectral.clustering import SpectralResult, cluster, place_for, place_for_rows
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
 
-__all__ = ["Embedding", "SpectralResult", "assign", "cluster", "eigengap", "embed", "place_for"]
+__all__ = [
+    "Embedding",
+    "SpectralResult",
+    "assign",
+    "cluster",
+    "eigengap",
+    "embed",
+    "place_for",
+    "place_for_rows",
+]

@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import scipy.linalg
 import torch
-from sklearn.exceptions import ConvergenceWarning
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.spectral.embedding import Embedding, Seed, random_from
@@ -38,8 +37,9 @@ def assign(
     ``method``:
 
     - "kmeans": k-means with ``n_init`` starts on the rows of the embedding scaled to length 1
-      (Ng, Jordan and Weiss 2001). Above 50,000 points the starts run on a random sample of
-      20,000 rows and the best centres are refined once on all rows, on ``device`` (None: the CPU).
+      (Ng, Jordan and Weiss 2001), all at once on ``device`` (None: the CPU). Above 50,000 points
+      the starts run on a random sample of 20,000 rows, and the best centres are refined once on
+      all rows.
     - "filtered": the same of eigenvectors beyond the first ``n_clusters`` too, as many as the
       embedding has, each times 1 / (1 + (1 - w_j) / (1 - w_K)) with its eigenvalue w_j: what the
       resolvent of the Laplacian makes of them. Where a small group takes one of the first K, the
@@ -78,8 +78,8 @@ def assign(
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
     elif method in ("kmeans", "filtered"):
-        rows_seen = V if evident.all() else V[evident]
-        labels = _kmeans(rows_seen, K, random, n_init, method == "filtered", device)
+        seen = torch.from_numpy(V if evident.all() else V[evident]).to(device)
+        labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
         labels = discretize(V[evident], random, n_restarts)
     else:
@@ -155,20 +155,6 @@ def _polar(M: np.ndarray) -> tuple[np.ndarray, float]:
         # QR iteration is slower than divide and conquer, and does not share its failures.
         U, s, Wt = scipy.linalg.svd(M, lapack_driver="gesvd")
     return U @ Wt, float(s.sum())
-
-
-def _kmeans(
-    V: np.ndarray,
-    K: int,
-    random: np.random.RandomState,
-    n_init: int,
-    exchange: bool,
-    device: str | torch.device | None,
-) -> np.ndarray:
-    with warnings.catch_warnings():
-        # Fewer distinct rows than clusters: said once, in this library's words, by `_complete`.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return kmeans(torch.from_numpy(V).to(device), K, random, n_init, exchange)
 
 
 def _lengths(V: np.ndarray) -> np.ndarray:

@@ -39,12 +39,14 @@ def cluster(
     n_restarts: int = 1,
     tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
+    assign_device: str | torch.device | None = None,
 ) -> SpectralResult:
     """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
 
     The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given, and twice as many
     for the assignment "filtered" (more help only these and k-means). The other parameters are those
     of `embed` and, with ``assign`` naming the method, of `assign`. One seed drives both steps.
+    k-means runs on ``assign_device``, on ``device`` unless given.
     """
     if not isinstance(n_clusters, int | np.integer) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters is {n_clusters!r}; give an integer.")
@@ -70,7 +72,7 @@ def cluster(
         random_state=random,
         n_init=n_init,
         n_restarts=n_restarts,
-        device=device,
+        device=device if assign_device is None else assign_device,
     )
     return SpectralResult(labels, embedding)
 
@@ -85,6 +87,11 @@ def place_for(affinity: Affinity, device: torch.device) -> torch.device | None:
     if device.type != "cuda" or small or isinstance(affinity, torch.Tensor):
         return None
     return device
+
+
+def place_for_rows(device: torch.device) -> torch.device | None:
+    """Where k-means runs, if the coefficients live on ``device``: None is the CPU."""
+    return device if device.type == "cuda" else None  # it needs double precision
 
 
 def default_components(assign: str, n_clusters: int, n: int = 0) -> int:

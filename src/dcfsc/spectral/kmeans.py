@@ -1,4 +1,4 @@
-"""k-means for many points: starts on a sample, one descent over all points where they live."""
+"""k-means: many starts at once, on a sample where there are many points, then on all of them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import logging
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
-from dcfsc.spectral.exchange import Partition, improve
+from dcfsc.spectral.descent import Partitions, descend, descended, tolerance
+from dcfsc.spectral.exchange import improve
 
 logger = logging.getLogger("dcfsc")
 
 # Beyond this many points the starts run on a sample of SAMPLE of them.
 LARGE = 50_000
 SAMPLE = 20_000
-MAX_ITER = 300
-# The descent stops where the centres' summed squared moves fall below this share of the mean
-# variance of a coordinate: scikit-learn's rule and value.
-TOLERANCE = 1e-4
-_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
+RELOCATIONS = 3  # of centres without points; where rows are too few or the same, none helps
+# Weights of seeds are whole numbers up to this: their running sums are exact on every device.
+_FINEST = 2.0**40
 
 
 def kmeans(
@@ -28,68 +26,98 @@ def kmeans(
 ) -> np.ndarray:
     """min over K centres c of sum_i min_c |v_i - c|^2 for the rows v of V (n, p): labels (n,).
 
-    Up to 50,000 points scikit-learn does it whole. Beyond, it runs ``n_init`` starts on a random
-    sample of 20,000 rows, and the best centres descend once over all rows, in float32 matrix
-    products on the device of V. The same seed gives the same starts on every device. With
-    ``exchange`` every start is improved by exchanges (:mod:`dcfsc.spectral.exchange`).
+    ``n_init`` starts descend together on the device of V, and the lowest sum of squares wins.
+    Beyond 50,000 points they run on a random sample of 20,000 rows, and the best centres descend
+    once over all rows. Random numbers come from the CPU: the same seed gives the same starts on
+    every device. With ``exchange`` every start is improved by exchanges
+    (:mod:`dcfsc.spectral.exchange`). Fewer distinct rows than K give fewer clusters.
     """
     n = len(V)
+    V = centred(V)
     if n <= LARGE:
-        return _best(V.cpu().numpy(), K, random, n_init, exchange).labels
+        return _merged(_best(V, K, random, n_init, exchange), V).cpu().numpy()
     logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, n)
     chosen = torch.from_numpy(random.choice(n, SAMPLE, replace=False)).to(V.device)
-    centres = _best(V[chosen].cpu().numpy(), K, random, n_init, exchange).centres
-    return lloyd(V, torch.from_numpy(centres).to(V.device))[0].cpu().numpy()
+    best = _best(V[chosen], K, random, n_init, exchange)
+    return lloyd(V, best.centres[0])[0].cpu().numpy()
 
 
-def _best(
-    V: np.ndarray, K: int, random: np.random.RandomState, n_init: int, exchange: bool
-) -> Partition:
-    if not exchange:
-        return Partition.of(KMeans(K, n_init=n_init, random_state=random).fit(V))
-    starts = (KMeans(K, n_init=1, random_state=random).fit(V) for _ in range(n_init))
-    return min((improve(V, Partition.of(start)) for start in starts), key=lambda p: p.inertia)
+def centred(V: Tensor) -> Tensor:
+    """V (n, p) less the mean of its rows, in float32."""
+    mean = V.mean(0, dtype=torch.float64)
+    return torch.sub(V, mean, out=torch.empty(V.shape, dtype=torch.float32, device=V.device))
 
 
 def lloyd(V: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Lloyd's descent from ``centres`` (K, p): labels (n,) int64 and the centres they belong to.
+    """Lloyd's descent from ``centres`` (K, p): labels (n,) int64, and the centres nearest to them.
 
-    A centre that loses all its points stays where it is. Sums are products with indicator
-    matrices, a chunk of rows at a time, added up in float64 in a fixed order: no atomics, so that
-    runs repeat to the bit.
+    A centre that loses all its points stays where it is.
     """
     V = V.to(torch.float32)
-    centres = centres.to(torch.float64)
-    mean = V.mean(0, dtype=torch.float64)
-    allowed = TOLERANCE * float((V - mean.to(V.dtype)).square_().mean(dtype=torch.float64))
-    labels, sums, counts = _assign_and_sum(V, centres)
-    for _ in range(MAX_ITER):
-        moved = torch.where(counts[:, None] > 0, sums / counts.clamp_min(1.0)[:, None], centres)
-        shift = float((moved - centres).square().sum())
-        previous = labels
-        centres = moved
-        labels, sums, counts = _assign_and_sum(V, centres)
-        if shift <= allowed or torch.equal(labels, previous):
+    labels, found = descend(V[None], centres.to(torch.float64)[None], tolerance(V))
+    return labels[0], found[0]
+
+
+def _best(
+    V: Tensor, K: int, random: np.random.RandomState, n_init: int, exchange: bool
+) -> Partitions:
+    """The partition of lowest sum of squares, in a batch of one."""
+    allowed = tolerance(V)
+    found = _filled(V, descended(V, V[seeds(V, K, random, n_init)].double(), allowed), allowed)
+    if exchange:
+        found = improve(V, found, allowed)
+    return found.take(found.explained.sum(1).argmax()[None])
+
+
+def seeds(V: Tensor, K: int, random: np.random.RandomState, n_init: int) -> Tensor:
+    """Rows (n_init, K) to start from, far apart: k-means++ with the best of some draws each time.
+
+    Reference: D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding",
+    SODA 2007; as many draws as scikit-learn makes.
+    """
+    n, draws = len(V), 2 + int(np.log(K))
+    first = torch.from_numpy(random.randint(n, size=n_init)).to(V.device)
+    uniform = torch.from_numpy(random.random_sample((K - 1, n_init, draws))).to(V.device)
+    squares = V.square().sum(1)
+
+    def distances(rows: Tensor) -> Tensor:
+        products = torch.addmm(0.5 * squares, V[rows.flatten()], V.T, alpha=-1.0)
+        apart = products.view(*rows.shape, n).mul_(2.0).add_(squares[rows][..., None])
+        return apart.clamp_min_(0.0)
+
+    chosen, nearest = [first], distances(first)
+    for u in uniform:
+        largest = nearest.amax(1, keepdim=True).double().clamp_min(torch.finfo(V.dtype).tiny)
+        running = (nearest * (_FINEST / largest)).long().cumsum(1)
+        drawn = torch.searchsorted(running, (u * running[:, -1:]).long(), right=True)
+        drawn = drawn.clamp_max(n - 1)
+        closer = torch.minimum(distances(drawn), nearest[:, None])
+        best = closer.sum(2).argmin(1, keepdim=True)
+        chosen.append(drawn.gather(1, best)[:, 0])
+        nearest = closer.gather(1, best[..., None].expand(-1, -1, n))[:, 0]
+    return torch.stack(chosen, dim=1)
+
+
+def _filled(V: Tensor, found: Partitions, allowed: float) -> Partitions:
+    """Empty clusters move to the rows farthest from their centres, and all descend again."""
+    for _ in range(RELOCATIONS):
+        empty = found.counts == 0
+        if not bool(empty.any()):
             break
-    return labels, centres
+        centres = found.centres
+        for b in empty.any(1).nonzero()[:, 0].tolist():
+            free = empty[b].nonzero()[:, 0]
+            distances = (V - centres[b, found.labels[b]]).square().sum(1)
+            centres[b, free] = V[
+                distances.argsort(descending=True, stable=True)[: len(free)]
+            ].double()
+        found = descended(V, centres, allowed)
+    return found
 
 
-def _assign_and_sum(V: Tensor, centres: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Nearest centres (n,), and the sum (K, p) and number (K,) of each centre's points."""
-    n, K = len(V), len(centres)
-    c = centres.to(V.dtype)
-    # |v - c|^2 = |v|^2 - 2 v.c + |c|^2, and |v|^2 does not choose.
-    offset = 0.5 * c.square().sum(1)
-    labels = torch.empty(n, dtype=torch.int64, device=V.device)
-    sums = torch.zeros_like(centres)
-    counts = torch.zeros(K, dtype=torch.float64, device=V.device)
-    step = max(1, _CHUNK_ELEMENTS.get(V.device.type, 1 << 20) // K)
-    numbers = torch.arange(K, device=V.device)
-    for start in range(0, n, step):
-        rows = V[start : start + step]
-        nearest = torch.addmm(-offset, rows, c.T).argmax(1)
-        labels[start : start + step] = nearest
-        indicator = (nearest[:, None] == numbers).to(V.dtype)  # (b, K)
-        sums += indicator.T @ rows
-        counts += indicator.sum(0, dtype=torch.float64)
-    return labels, sums, counts
+def _merged(found: Partitions, V: Tensor) -> Tensor:
+    """Labels (n,) of a batch of one, the same for clusters whose centres are the same."""
+    centres = found.centres[0]
+    apart = torch.cdist(centres, centres, compute_mode="donot_use_mm_for_euclid_dist")
+    same = apart <= 1e-9 * V.square().sum(1, dtype=torch.float64).mean().sqrt()
+    return same.to(torch.uint8).argmax(1)[found.labels[0]]
