@@ -22,7 +22,7 @@ def test_names_are_listed_once_and_auto_is_one():
     ("setting", "expected"),
     [
         (VECTORS, ["given", "metric-twice"]),
-        (IMAGES, ["given", "metric-twice", "scattering"]),
+        (IMAGES, ["scattering", "given", "metric-twice"]),
         (Setting((5000,), 3), ["given"]),
         (Setting((70, 70), 3), ["given"]),
         (Setting((16, 16), 3, lam=1.0), ["given"]),
@@ -103,16 +103,19 @@ def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
     assert list(auto.stability_) == ["given", "metric-twice", "reversed"]
 
 
-def test_the_most_stable_is_taken_and_the_first_of_equals(monkeypatch):
+def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch):
     Z = torch.nn.functional.normalize(torch.randn(90, 12, generator=torch.Generator()))
-    scores = {"given": 0.5, "metric-twice": 0.5}
-    monkeypatch.setattr(choice, "stabilities", lambda *args: dict(scores))
-    chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
-    assert (chosen.name, told) == ("given", scores)
-    scores["metric-twice"] = 0.51
-    chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
-    assert (chosen.name, told) == ("metric-twice", scores)
+    scores = {"given": 0.5, "metric-twice": 0.6}
+    for winner in range(2):
+        monkeypatch.setattr(choice, "race", lambda c, *args, winner=winner: (c[winner], scores))
+        chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
+        assert (chosen.name, told) == (list(scores)[winner], scores)
     assert chosen.T.shape == (12, 12)
+
+
+def test_images_prefer_scattering_and_other_samples_themselves():
+    assert create("auto", VECTORS)[0].name == "given"
+    assert create("auto", IMAGES)[0].name == "scattering"
 
 
 def test_few_samples_are_taken_as_they_are():

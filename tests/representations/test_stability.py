@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 import torch
 
+from dcfsc.representations import stability
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.given import Given
 from dcfsc.representations.stability import (
+    LEAST_PARTS,
+    MARGIN,
     PARTS,
     SHARE,
+    Agreements,
+    Lead,
+    decided,
     enough_samples,
-    mean_agreement,
+    judged_sample,
+    race,
     random_parts,
-    stabilities,
 )
 from dcfsc.self_expression import solve
 
@@ -50,15 +56,17 @@ def separate():
 
 def test_separate_subspaces_are_stable_and_noise_is_not(separate):
     noise = unit(np.random.default_rng(0).normal(size=(90, 12)))
-    assert stabilities([Watched("plain")], separate, SETTING)["plain"] > 0.99
-    assert -0.5 <= stabilities([Watched("plain")], noise, SETTING)["plain"] < 0.7
+    pair = [Watched("one"), Watched("other")]
+    assert race(pair, separate, SETTING)[1]["one"] > 0.99
+    assert -0.5 <= race(pair, noise, SETTING)[1]["one"] < 0.7
 
 
 def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     one, other = Watched("one"), Watched("other")
-    scores = stabilities([one, other], separate, SETTING)
+    chosen, scores = race([one, other], separate, SETTING)
+    assert chosen is one  # the first of equals
     assert scores["one"] == scores["other"]
-    assert len(one.parts) == PARTS
+    assert len(one.parts) == LEAST_PARTS  # equal ones cannot be apart by the margin
     assert one.prepared[0] is separate
     for a, b in zip(one.parts, other.parts, strict=True):
         assert a is b
@@ -68,7 +76,7 @@ def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
 
 
 def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate):
-    """Written out for one candidate: clusterings of the six parts, compared pair by pair."""
+    """Written out for one candidate: clusterings of the parts, compared pair by pair."""
     from sklearn.metrics import adjusted_rand_score
 
     from dcfsc import spectral
@@ -76,19 +84,103 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
 
     noisy = unit((separate + 0.35 * torch.randn(90, 12, generator=seeded()).double()).numpy())
     labels = []
-    for index in random_parts(90):
+    for index in list(random_parts(90))[:LEAST_PARTS]:
         whole = np.full(90, -1)
         A = TopK()(solve(noisy[index], 0.1), 3)
-        whole[index] = spectral.cluster(A, 3, assign="filtered", random_state=0, n_init=10).labels
+        whole[index] = spectral.cluster(A, 3, assign="filtered", random_state=0, n_init=3).labels
         labels.append(whole)
     agreements = []
-    for i in range(PARTS):
+    for i in range(LEAST_PARTS):
         for j in range(i):
             both = (labels[i] >= 0) & (labels[j] >= 0)
             agreements.append(adjusted_rand_score(labels[i][both], labels[j][both]))
     expected = np.mean(agreements)
     assert 0.05 < expected < 0.98
-    assert stabilities([Watched("plain")], noisy, SETTING)["plain"] == pytest.approx(expected)
+    scores = race([Watched("one"), Watched("other")], noisy, SETTING)[1]
+    assert scores["one"] == pytest.approx(expected)
+
+
+class Scripted(Given):
+    """A candidate whose partitions are given: how many samples of a part it moves at random."""
+
+    def __init__(self, name, moved, Z):
+        super().__init__(SETTING)
+        self.name, self.moved, self.seen = name, moved, 0
+        self.random = np.random.default_rng(sum(map(ord, name)))
+
+    def prepare(self, Z):
+        pass
+
+    def solve_part(self, part):
+        return self
+
+
+@pytest.fixture
+def scripted(monkeypatch, separate):
+    def clustered(candidate, part, setting, affinity):
+        candidate.seen += 1
+        labels = part.index.numpy() // 30
+        moved = candidate.random.random(len(labels)) < candidate.moved
+        labels[moved] = candidate.random.integers(0, 3, moved.sum())
+        return labels
+
+    monkeypatch.setattr(stability, "clustered", clustered)
+
+    def run(**moved):
+        candidates = [Scripted(name, share, separate) for name, share in moved.items()]
+        chosen, scores = race(candidates, separate, SETTING)
+        return chosen.name, scores, [c.seen for c in candidates]
+
+    return run
+
+
+def test_the_first_is_taken_unless_another_is_stabler_by_the_margin(scripted):
+    chosen, scores, seen = scripted(first=0.5, second=0.0)
+    assert chosen == "second"
+    assert seen == [LEAST_PARTS, LEAST_PARTS]  # it is clear at once
+    assert scores["second"] == 1.0
+    chosen, scores, _ = scripted(first=0.01, second=0.0)
+    assert 0.0 < scores["second"] - scores["first"] < MARGIN
+    assert chosen == "first"
+
+
+def test_a_candidate_that_cannot_win_is_dropped_and_a_close_race_goes_on(scripted):
+    _, scores, seen = scripted(first=0.08, second=0.9, third=0.04)
+    assert seen[1] == LEAST_PARTS
+    assert scores["second"] < 0.2
+    assert LEAST_PARTS < seen[0] == seen[2] <= PARTS
+
+
+def test_a_lead_is_the_mean_over_pairs_of_the_same_parts():
+    ours, theirs = Agreements(), Agreements()
+    random = np.random.default_rng(0)
+    for _ in range(4):
+        ours.add(np.arange(30) // 10)
+        theirs.add(random.integers(0, 3, 30))
+    lead = Lead.of(ours, theirs)
+    assert lead.mean == pytest.approx(ours.mean - theirs.mean, abs=1e-12)
+    by_part = [
+        np.mean([1.0 - a for pair, a in theirs.pairs.items() if k in pair]) for k in range(4)
+    ]
+    assert lead.doubt == pytest.approx(2.0 * (np.std(by_part, ddof=1) / 2.0 + 0.02))
+    assert lead.highest == lead.mean + lead.doubt
+
+
+def test_what_is_decided():
+    assert decided([])
+    assert not decided([Lead(0.06, 0.02)])
+    assert decided([Lead(0.08, 0.02)])
+    assert not decided([Lead(0.2, 0.02), Lead(0.19, 0.02)])
+    assert decided([Lead(0.2, 0.02), Lead(0.1, 0.05)])
+
+
+def test_candidates_are_compared_on_some_samples_of_each_cluster():
+    Z = torch.arange(5000.0)[:, None]
+    few, many = judged_sample(Z, 10), judged_sample(Z, 100)
+    assert (len(few), len(many)) == (1000, 3000)
+    assert (few.diff(dim=0) > 0).all()
+    assert judged_sample(Z[:900], 2) is not None
+    assert len(judged_sample(Z[:900], 2)) == 900
 
 
 def seeded():
@@ -115,9 +207,12 @@ def test_agreement_is_measured_where_parts_overlap():
     a = np.array([0, 0, 1, 1, -1, -1])
     b = np.array([1, 1, 0, 0, 0, -1])
     c = np.array([-1, 0, 0, 1, 1, 1])
-    assert mean_agreement([a, b]) == 1.0
-    both = (1.0 + mean_agreement([a, c]) + mean_agreement([b, c])) / 3
-    assert mean_agreement([a, b, c]) == pytest.approx(both)
+    found = Agreements()
+    for labels in (a, b, c):
+        found.add(labels)
+    assert found.pairs[0, 1] == 1.0
+    assert found.pairs[0, 2] == pytest.approx(-0.5)
+    assert found.mean == pytest.approx(sum(found.pairs.values()) / 3)
 
 
 def test_parts_need_room_for_clusters_and_neighbours():

@@ -1,4 +1,4 @@
-"""Which representation: the one the user names, or the one of the most stable partitions."""
+"""Which representation: the one the user names, or the first that no other is stabler than."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from .given import Given
 from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
 from .orbits import Mirror, Shifts, ShiftsAndMirror
 from .scattering import ScatteringMetric
-from .stability import common_sample, enough_samples, stabilities
+from .stability import common_sample, enough_samples, race
 
 logger = logging.getLogger("dcfsc")
 
-# Candidates that are equally stable keep this order.
+# In the order of preference: the first that may be considered is taken, unless another one is more
+# stable by a margin.
 REPRESENTATIONS: tuple[type[Representation], ...] = (
+    ScatteringMetric,
     Given,
     NeighbourMetric,
     NeighbourMetricTwice,
-    ScatteringMetric,
     Shifts,
     Mirror,
     ShiftsAndMirror,
@@ -52,11 +53,10 @@ def create(name: Any, setting: Setting) -> list[Representation]:
 def choose(
     candidates: list[Representation], Z: Tensor, setting: Setting
 ) -> tuple[Representation, dict[str, float]]:
-    """The candidate whose partitions of Z (N, d) are most stable, fitted; and all stabilities.
+    """The candidate to take for Z (N, d), fitted; and the stability of each that was compared.
 
-    The first candidate is taken, and no stability measured, where there is no other or where there
-    are too few samples to tell. Where samples are divided among processes all of them choose by the
-    same sample.
+    Where there are too few samples to compare candidates, the first is taken that learns nothing
+    from them. Where samples are divided among processes all of them choose by the same sample.
     """
     scores: dict[str, float] = {}
     chosen = candidates[0]
@@ -65,10 +65,11 @@ def choose(
     sample = common_sample(Z)
     with distributed.alone():
         if len(candidates) > 1 and enough_samples(len(sample), setting.n_clusters):
-            scores = stabilities(candidates, sample, setting)
-            chosen = max(candidates, key=lambda c: scores[c.name])
+            chosen, scores = race(candidates, sample, setting)
             shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
             logger.info("representation: %s (stability: %s)", chosen.name, shown)
+        elif len(candidates) > 1:
+            chosen = next(c for c in candidates if not c.learns)
         if chosen.learns:
             chosen.fit(sample)
     for tensor in chosen.state()[0].values() if chosen.learns else ():

@@ -6,16 +6,22 @@ the metric and by the neighbours of the part. Its stability is how well these pa
 each other where the parts overlap, by the adjusted Rand index. (A metric kept from all samples
 would make partitions agree by what the samples left out have said.)
 
+Stability is a noisy measure, and rewards coarse cuts. So the candidates come in an order of
+preference, and the first one is taken unless another is more stable by a margin. Parts are
+clustered only until that is decided.
+
 References
 ----------
 A. Ben-Hur, A. Elisseeff, I. Guyon. A stability based method for discovering structure in clustered
 data. Pacific Symposium on Biocomputing 7, 2002.
+O. Maron, A. W. Moore. Hoeffding races: accelerating model selection search for classification and
+function approximation. NIPS 6, 1993.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,10 +32,13 @@ from dcfsc.affinity import TopK
 
 from .base import Part, Representation, Setting
 
-MOST_SAMPLES = 3000
-PARTS, SHARE = 6, 0.8
+MOST_SAMPLES = 3000  # that a representation is fitted on
+FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 30  # samples that the candidates are compared on
+LEAST_PARTS, PARTS, SHARE = 3, 6, 0.8
+MARGIN = 0.05  # by which a candidate must be more stable than the preferred one
+CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
-STARTS = 10  # of k-means, each improved; with three the choice hangs on the seed
+STARTS = 3  # of k-means, each improved: a part's partition is only compared
 ROOM = 3  # a part has more than so many times k samples
 
 
@@ -50,28 +59,113 @@ def enough_samples(n: int, n_clusters: int) -> bool:
     return n > max(2 * n_clusters, ROOM * TOPK.k) / SHARE
 
 
-def stabilities(
+def race(
     candidates: Sequence[Representation], Z: Tensor, setting: Setting, affinity: TopK = TOPK
-) -> dict[str, float]:
-    """The mean adjusted Rand index between partitions of random parts of Z (n, d), by name."""
-    n = len(Z)
-    partitions: dict[str, list[np.ndarray]] = {c.name: [] for c in candidates}
+) -> tuple[Representation, dict[str, float]]:
+    """The candidate to take for samples like Z (n, d), and the stability of each, by name.
+
+    The first candidate is preferred. Another one leaves the race where it can no longer lead by the
+    margin; the race ends where all others have left, or the best of those that lead is known.
+    """
+    favourite, others = candidates[0], list(candidates[1:])
+    Z = judged_sample(Z, setting.n_clusters)
     for candidate in candidates:
         candidate.prepare(Z)
-    for index in random_parts(n):
+    agreements = {c.name: Agreements() for c in candidates}
+    leads: dict[str, Lead] = {}
+    for number, index in enumerate(random_parts(len(Z)), start=1):
         part = Part(Z, torch.from_numpy(index).to(Z.device), setting)
-        for candidate in candidates:
-            labels = np.full(n, -1)
-            labels[index] = spectral.cluster(
-                affinity(candidate.solve_part(part), setting.n_clusters),
-                setting.n_clusters,
-                assign=ASSIGN,
-                random_state=0,
-                n_init=STARTS,
-                assign_device=spectral.place_for_rows(Z.device),
-            ).labels
-            partitions[candidate.name].append(labels)
-    return {name: mean_agreement(labels) for name, labels in partitions.items()}
+        for candidate in (favourite, *others):
+            labels = np.full(len(Z), -1)
+            labels[index] = clustered(candidate, part, setting, affinity)
+            agreements[candidate.name].add(labels)
+        if number < LEAST_PARTS:
+            continue
+        reference = agreements[favourite.name]
+        leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
+        others = [c for c in others if leads[c.name].highest > MARGIN]
+        if number == PARTS or decided([leads[c.name] for c in others]):
+            break
+    ahead = [c for c in others if leads[c.name].mean > MARGIN]
+    chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favourite)
+    return chosen, {name: found.mean for name, found in agreements.items()}
+
+
+def clustered(
+    candidate: Representation, part: Part, setting: Setting, affinity: TopK
+) -> np.ndarray:
+    """The candidate's partition of a part: labels of its samples."""
+    device = part.Z.device
+    graph = affinity(candidate.solve_part(part), setting.n_clusters)
+    return spectral.cluster(
+        graph,
+        setting.n_clusters,
+        assign=ASSIGN,
+        random_state=0,
+        n_init=STARTS,
+        device=spectral.place_for(graph, device),
+        assign_device=spectral.place_for_rows(device),
+    ).labels
+
+
+def judged_sample(Z: Tensor, n_clusters: int) -> Tensor:
+    """A random part of Z (n, d), large enough to compare partitions into K clusters."""
+    most = max(FEWEST_JUDGED, JUDGED_PER_CLUSTER * n_clusters)
+    if len(Z) <= most:
+        return Z
+    chosen = np.sort(np.random.RandomState(0).permutation(len(Z))[:most])
+    return Z[torch.from_numpy(chosen).to(Z.device)]
+
+
+class Agreements:
+    """The adjusted Rand index between each two of some partitions of parts of the samples."""
+
+    def __init__(self) -> None:
+        self.partitions: list[np.ndarray] = []
+        self.pairs: dict[tuple[int, int], float] = {}
+
+    def add(self, labels: np.ndarray) -> None:
+        """Compare a partition, -1 outside its part, with those before where both parts are."""
+        for i, other in enumerate(self.partitions):
+            both = (labels >= 0) & (other >= 0)
+            self.pairs[i, len(self.partitions)] = metrics.ari(labels[both], other[both])
+        self.partitions.append(labels)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.pairs.values()) / len(self.pairs)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """By how much partitions agree better than others of the same parts, and how surely."""
+
+    mean: float
+    doubt: float
+
+    @classmethod
+    def of(cls, ours: Agreements, theirs: Agreements) -> Lead:
+        count = len(ours.partitions)
+        apart = np.zeros((count, count))
+        for (i, j), agreement in ours.pairs.items():
+            apart[i, j] = apart[j, i] = agreement - theirs.pairs[i, j]
+        by_part = apart.sum(axis=1) / (count - 1)
+        error = by_part.std(ddof=1) / np.sqrt(count)
+        return cls(float(by_part.mean()), CERTAIN * (float(error) + NOISE))
+
+    @property
+    def highest(self) -> float:
+        return self.mean + self.doubt
+
+
+def decided(leads: Sequence[Lead]) -> bool:
+    """Whether one of the leads, or none, is surely above the margin and above the others."""
+    if not leads:
+        return True
+    best = max(leads, key=lambda lead: lead.mean)
+    if best.mean - best.doubt <= MARGIN:
+        return False
+    return all(lead is best or lead.highest < best.mean for lead in leads)
 
 
 def random_parts(n: int) -> Iterator[np.ndarray]:
@@ -79,12 +173,3 @@ def random_parts(n: int) -> Iterator[np.ndarray]:
     random = np.random.RandomState(0)
     for _ in range(PARTS):
         yield np.sort(random.permutation(n)[: int(SHARE * n)])
-
-
-def mean_agreement(partitions: list[np.ndarray]) -> float:
-    """The mean adjusted Rand index of pairs of labels (n,) where neither is -1."""
-    agreements = []
-    for a, b in combinations(partitions, 2):
-        both = (a >= 0) & (b >= 0)
-        agreements.append(metrics.ari(a[both], b[both]))
-    return sum(agreements) / len(agreements)

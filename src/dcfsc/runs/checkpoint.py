@@ -10,7 +10,7 @@ from typing import Any
 from dcfsc import distributed
 from dcfsc.errors import DivergenceError, InputError
 
-from .life import CHECKPOINT, CHECKPOINT_METHOD, State, WriteError, state_of
+from .life import CHECKPOINT, CHECKPOINT_METHOD, State, WriteError, state_of, write_errors
 
 
 @contextmanager
@@ -25,7 +25,8 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
         return
     file = folder / CHECKPOINT
     if fresh:
-        file.unlink(missing_ok=True)
+        with write_errors(folder):
+            file.unlink(missing_ok=True)
     found = file.exists()
     estimator.set_params(checkpoint=file)
     try:

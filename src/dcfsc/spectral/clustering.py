@@ -7,14 +7,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
 
 from dcfsc.errors import InputError
 from dcfsc.spectral.assignment import assign as assign_labels
 from dcfsc.spectral.embedding import Embedding, Seed, embed, random_from
 from dcfsc.spectral.graph import Affinity
-
-SMALL_GRAPH = 20_000
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,10 @@ def cluster(
 def place_for(affinity: Affinity, device: torch.device) -> torch.device | None:
     """Where the eigenproblem of an affinity is solved, if its coefficients live on ``device``.
 
-    None leaves the choice to the affinity: a tensor's own device, and the CPU for a sparse graph
-    of up to ``SMALL_GRAPH`` points, wherever its coefficients live.
+    None leaves the choice to the affinity: a tensor's own device, and the CPU for a matrix. A GPU
+    is quicker for graphs of every size.
     """
-    small = issparse(affinity) and affinity.shape[0] <= SMALL_GRAPH
-    if device.type != "cuda" or small or isinstance(affinity, torch.Tensor):
-        return None
-    return device
+    return device if device.type == "cuda" and not isinstance(affinity, torch.Tensor) else None
 
 
 def place_for_rows(device: torch.device) -> torch.device | None:

@@ -169,7 +169,8 @@ def _overlooked(S: NormalizedAffinity, values: Tensor, vectors: Tensor, start: n
 def _random_block(start: np.ndarray, width: int, device: torch.device) -> Tensor:
     """Normal vectors (n, width) that depend on ``start`` alone, equal on every device."""
     generator = np.random.default_rng(start[:8].view(np.uint64))
-    return torch.from_numpy(generator.standard_normal((len(start), width))).to(device)
+    normal = generator.standard_normal((len(start), width), dtype=np.float32)
+    return torch.from_numpy(normal).to(device).double()
 
 
 def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -> Tensor:

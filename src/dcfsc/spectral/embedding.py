@@ -30,7 +30,9 @@ AUTO_SHARE = 1.0
 # there are more components than clusters some must give way, and the bound is higher.
 STRAY, STRAY_CROWDED = 10, 5
 # Up to this size one dense factorisation is at once the fastest and the most accurate.
-SMALL = 500
+SMALL, SMALL_ON_GPU = 500, 2000
+# From so many eigenvectors on, blocks of them are quicker than Lanczos vectors one by one.
+MANY = 50
 # The residual asked for by tol="auto". With a gap g to the next eigenvalue a residual r turns the
 # eigenvectors by r / g at most, which moves the rows of the embedding by that share of their length
 # (root mean square), so that only points so near to the border of two clusters can change sides: of
@@ -233,9 +235,10 @@ def _preference(S: NormalizedAffinity, k: int, solver: str, multiple: bool) -> l
     order = ["block", "eigh", "arpack"]
     if S.device.type == "cpu":
         order = ["arpack", "block", "eigh"]
-        if multiple or S.n > LARGE:
+        if multiple or S.n > LARGE or k >= MANY:
             order = ["block", "arpack", "eigh"]
-    if solver == "auto" and (S.n <= SMALL or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
+    small = SMALL if S.device.type == "cpu" else SMALL_ON_GPU
+    if solver == "auto" and (S.n <= small or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
         solver = "eigh"
     if solver != "auto":
         order.remove(solver)
