@@ -106,7 +106,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
             self.input_scale_ = largest_magnitude_scale(self._chunks(X, "range"))
         self._model = self._build()
         wanted = None if self.n_components is None else int(self.n_components)
-        self._model.fit(self._chunks(X, "covariance"), len(X), wanted, bool(self.center))
+        chunks = map(self._model.coefficients, self._chunks(X, "covariance"))
+        self._model.fit(chunks, len(X), wanted, bool(self.center))
         self._expose()
         return self
 

@@ -78,21 +78,20 @@ class ScatteringComponents:
     def fit(
         self, chunks: Iterable[Tensor], n: int, n_components: int | None, center: bool = True
     ) -> None:
-        """Find the components of n images that come in chunks.
+        """Find the components of n samples whose coefficients (m, D) come in chunks.
 
-        They are exact: the covariance is added up in float64. For n <= D the coefficients of all
-        images are held, else one chunk's and the covariance.
+        They are exact: the covariance is added up in float64. For n <= D all coefficients are held,
+        else one chunk's and the covariance.
         """
         d = self.n_coefficients
         k = min(n, d, n if n_components is None else n_components)
-        parts = (self.coefficients(chunk) for chunk in chunks)
         if n <= d:
             mean, components, self.variances = principal_components(
-                torch.cat(list(parts)), k, center
+                torch.cat(list(chunks)), k, center
             )
         else:
             covariance = RunningCovariance(d, self.device)
-            for part in parts:
+            for part in chunks:
                 covariance.add(part)
             mean, components, self.variances = covariance.principal(k, center)
         self.mean, self.components = (
@@ -102,11 +101,13 @@ class ScatteringComponents:
 
     def transform(self, images: Tensor, unit_length: bool = True) -> Tensor:
         """Features (n, k) of images, float32 on the device; a chunk of them at a time."""
-        parts = []
-        for chunk in images.split(CHUNK):
-            F = (self.coefficients(chunk) - self.mean) @ self.components.T
-            parts.append(unit_rows(F) if unit_length else F)
-        return torch.cat(parts)
+        chunks = (self.coefficients(chunk) for chunk in images.split(CHUNK))
+        return torch.cat([self.project(chunk, unit_length) for chunk in chunks])
+
+    def project(self, coefficients: Tensor, unit_length: bool = True) -> Tensor:
+        """Features (n, k) of scattering coefficients (n, D)."""
+        F = (coefficients - self.mean) @ self.components.T
+        return unit_rows(F) if unit_length else F
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors, and JSON values, that bring the components back."""

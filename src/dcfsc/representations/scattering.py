@@ -19,7 +19,7 @@ from torch.nn.functional import interpolate
 
 from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
-from dcfsc.features.scattering import N_COMPONENTS, largest_magnitude_scale
+from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.self_expression import Combined, CosineForm
 
 from .base import (
@@ -76,8 +76,10 @@ class ScatteringMetric(Representation):
         self.components = ScatteringComponents(
             tuple(x.shape[1:]), J, input_scale=largest_magnitude_scale([x]), device=Z.device
         )
-        self.components.fit(x.split(1024), len(x), N_COMPONENTS, center=False)
-        self._prepared = Z, self.coefficients(Z)
+        seen = torch.cat([self.components.coefficients(part) for part in x.split(CHUNK)])
+        self.components.fit([seen], len(x), N_COMPONENTS, center=False)
+        mirrored = self.components.transform(x.flip(-1))
+        self._prepared = Z, torch.stack([self.components.project(seen), mirrored], dim=1)
 
     def solve_part(self, part: Part) -> Combined:
         assert self._prepared is not None, "prepare comes first"
@@ -91,7 +93,6 @@ class ScatteringMetric(Representation):
         assert self._prepared is not None
         F = self._prepared[1][:, 0].contiguous()
         self.T = neighbour_metric(F, self.setting.n_clusters)
-        self._prepared = None
 
     def coefficients(self, Z: Tensor) -> Tensor:
         """Scattering coefficients (N, 2, k) of unit length: of images Z (N, d), and mirrored."""
@@ -99,6 +100,9 @@ class ScatteringMetric(Representation):
         return torch.stack([self.components.transform(y) for y in (x, x.flip(-1))], dim=1)
 
     def transform(self, Z: Tensor) -> Tensor:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] is Z:
+            return both_in_metric(prepared[1], self.T)
         return both_in_metric(self.coefficients(Z), self.T)
 
     def transform_unseen(self, Z: Tensor) -> Tensor:

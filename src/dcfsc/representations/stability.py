@@ -34,7 +34,7 @@ from .base import Part, Representation, Setting
 
 MOST_SAMPLES = 3000  # that a representation is fitted on
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 30  # samples that the candidates are compared on
-LEAST_PARTS, PARTS, SHARE = 3, 6, 0.8
+LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
 MARGIN = 0.05  # by which a candidate must be more stable than the preferred one
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
@@ -68,12 +68,13 @@ def race(
     margin; the race ends where all others have left, or the best of those that lead is known.
     """
     favourite, others = candidates[0], list(candidates[1:])
-    Z = judged_sample(Z, setting.n_clusters)
+    judged = judged_rows(len(Z), setting.n_clusters)
     for candidate in candidates:
         candidate.prepare(Z)
     agreements = {c.name: Agreements() for c in candidates}
     leads: dict[str, Lead] = {}
-    for number, index in enumerate(random_parts(len(Z)), start=1):
+    for number, rows in enumerate(random_parts(len(judged)), start=1):
+        index = judged[rows]
         part = Part(Z, torch.from_numpy(index).to(Z.device), setting)
         for candidate in (favourite, *others):
             labels = np.full(len(Z), -1)
@@ -108,13 +109,10 @@ def clustered(
     ).labels
 
 
-def judged_sample(Z: Tensor, n_clusters: int) -> Tensor:
-    """A random part of Z (n, d), large enough to compare partitions into K clusters."""
+def judged_rows(n: int, n_clusters: int) -> np.ndarray:
+    """Sorted indices of as many of n samples as it takes to compare partitions into K clusters."""
     most = max(FEWEST_JUDGED, JUDGED_PER_CLUSTER * n_clusters)
-    if len(Z) <= most:
-        return Z
-    chosen = np.sort(np.random.RandomState(0).permutation(len(Z))[:most])
-    return Z[torch.from_numpy(chosen).to(Z.device)]
+    return np.sort(np.random.RandomState(0).permutation(n)[:most])
 
 
 class Agreements:
