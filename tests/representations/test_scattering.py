@@ -15,7 +15,7 @@ from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.metrics import clustering_error
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.neighbour_metric import in_metric, neighbour_metric
-from dcfsc.representations.scattering import ScatteringMetric, enlarged
+from dcfsc.representations.scattering import ScatteringMetric, both_in_metric, enlarged
 from dcfsc.self_expression import CosineForm
 from dcfsc.training.checkpoint import fingerprint
 
@@ -256,7 +256,13 @@ def test_the_smaller_side_says_how_much_an_image_is_enlarged(shape, expected):
     assert tuple(enlarged(x).shape[1:]) == expected
 
 
-def test_fitting_keeps_no_copy_of_the_sample(rows):
+def test_the_coefficients_of_the_sample_are_used_once_and_not_kept(rows, monkeypatch):
     representation = ScatteringMetric(SETTING)
     representation.fit(rows)
+    expected = both_in_metric(representation.coefficients(rows), representation.T)
+    with monkeypatch.context() as patch:
+        patch.delattr(ScatteringMetric, "coefficients")
+        torch.testing.assert_close(representation.transform(rows), expected, rtol=1e-5, atol=1e-6)
     assert representation._prepared is None
+    other = rows.flip(0)
+    torch.testing.assert_close(representation.transform(other), expected.flip(0))

@@ -196,8 +196,8 @@ def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
 
 
 def _unit(V: np.ndarray) -> np.ndarray:
-    length = _lengths(V)[:, None]
-    return V / np.where(length > 0, length, 1.0)
+    length = _lengths(V)
+    return V / np.where(length > 0, length, 1.0)[:, None]
 
 
 def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:

@@ -167,10 +167,10 @@ def _overlooked(S: NormalizedAffinity, values: Tensor, vectors: Tensor, start: n
 
 
 def _random_block(start: np.ndarray, width: int, device: torch.device) -> Tensor:
-    """Normal vectors (n, width) that depend on ``start`` alone, equal on every device."""
+    """Random vectors (n, width) that depend on ``start`` alone, equal on every device."""
     generator = np.random.default_rng(start[:8].view(np.uint64))
-    normal = generator.standard_normal((len(start), width), dtype=np.float32)
-    return torch.from_numpy(normal).to(device).double()
+    uniform = generator.random((len(start), width), dtype=np.float32)
+    return torch.from_numpy(uniform).to(device).double() - 0.5
 
 
 def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -> Tensor:
