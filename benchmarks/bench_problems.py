@@ -141,7 +141,7 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
         for name in CANDIDATES
         if name in known and (name in stability or not model.stability_)
     }
-    return {"stability": stability, "errors": errors, "chosen": max(stability, key=stability.get)}
+    return {"stability": stability, "errors": errors, "chosen": model.representation_}
 
 
 def measure_variants(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from typing import Any, NoReturn, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dcfsc.cli.watching import watching
 from dcfsc.errors import DcfscError, InputError, writable
+from dcfsc.stages import stage
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -29,10 +31,11 @@ class CommandLine(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.obj = writable(shlex.join(["dcfsc", *args]))
+        self.words = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with warnings.catch_warnings():
+        with watching(self.words), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
@@ -97,6 +100,7 @@ def _fail(message: object, code: int) -> NoReturn:
 
         if not first_to_tell():
             raise typer.Exit(code)
+    stage("")
     print(one_line(f"error: {message}"), file=sys.stderr)
     raise typer.Exit(code)
 

@@ -146,6 +146,15 @@ def fit(
             metavar="SECONDS", help="Wait for other processes of torchrun.", show_default="600"
         ),
     ] = None,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="Take the samples as they are, and plain k-means: quicker, less exact."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print every stage with its time.")
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -171,6 +180,8 @@ def fit(
         "batch_size": batch_size,
         "checkpoint_every": checkpoint_every,
     }
+    if fast:
+        options |= {"representation": representation or "given", "assign": assign or "kmeans"}
     from dcfsc.runs.life import method_in
 
     begun = method_in(out) if resume and out is not None else None

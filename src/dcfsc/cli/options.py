@@ -44,6 +44,7 @@ def load_samples(
 ) -> Dataset:
     """DATA as the options say it is to be read."""
     from dcfsc.datasets import load
+    from dcfsc.stages import stage
 
     height_width = None
     if size is not None:
@@ -53,6 +54,7 @@ def load_samples(
         height_width = int(match[1]), int(match[2])
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
+    stage("reading %s", spec)
     return load(
         spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
     )

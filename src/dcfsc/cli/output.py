@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from dcfsc.stages import stage
+
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
@@ -17,6 +19,7 @@ CLEAR = 2.0  # times the next candidate's slope
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Names and values, in two columns."""
+    stage("")
     if not sys.stdout.isatty():
         for name, value in facts:
             print(f"{name:<{NAME_WIDTH}}  {value}")
@@ -35,6 +38,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows of text under a header."""
+    stage("")
     if not sys.stdout.isatty():
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):

@@ -13,6 +13,7 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
 from dcfsc.self_expression import Operator
+from dcfsc.stages import stage
 
 from . import sharded
 from .diagnostics import Diagnostics
@@ -85,7 +86,9 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             return
         self.coefficients_ = operator
         self.__dict__.pop("share_", None)
+        stage("linking %s samples to each other", f"{operator.n:,}")
         matrix = affinities.get(self.affinity, n_clusters)(operator, n_clusters)
+        stage("cutting the graph into %d clusters", n_clusters)
         result = spectral.cluster(
             matrix,
             n_clusters,

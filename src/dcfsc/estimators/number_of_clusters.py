@@ -37,6 +37,7 @@ from dcfsc.machine import resolve_device
 from dcfsc.neighbours import unit_rows
 from dcfsc.representations.base import SUBSPACE_DIM
 from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values, target_dof
+from dcfsc.stages import stage
 
 from .autoencoder_features import AutoencoderFeatures
 from .validation import as_float, check_array
@@ -205,7 +206,8 @@ def _spectra(
     made_for = np.unique(np.geomspace(2, largest, GRAPHS).round().astype(int)).tolist()
     dofs: list[float] = []
     spectra: list[np.ndarray] = []
-    for k in made_for:
+    for number, k in enumerate(made_for, start=1):
+        stage("looking at graph %d of %d", number, len(made_for))
         operator = solve(Z, lam_for_dof(squares, target_dof(k, subspace_dim)))
         # beyond the rank of Z the targets have no root, and all give the same graph
         if dofs and operator.effective_dof < 1.01 * dofs[-1]:

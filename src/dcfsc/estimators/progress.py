@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dcfsc.stages import stage
 from dcfsc.training import Callback
 
 
@@ -15,6 +16,8 @@ def counting_bar(verbose: bool | str, total: int, what: str | None = None) -> An
     from tqdm import tqdm
 
     shown = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
+    if shown:
+        stage("")
     return tqdm(
         total=total,
         desc=what,

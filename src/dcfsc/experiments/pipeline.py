@@ -105,9 +105,10 @@ class Session:
                 start = time.perf_counter()
                 try:
                     record = measure(cell, self)
-                    self.store.save(cell, record)
                 except Exception as error:  # the cell that cites it stands without it
                     self.store.fail(cell, one_line(error), time.perf_counter() - start)
+                else:
+                    self.store.save(cell, record)
             self._references[cell.name] = record
         return self._references[cell.name]
 

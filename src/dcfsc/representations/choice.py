@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.stages import stage
 
 from .base import Representation, Setting
 from .given import Given
@@ -71,6 +72,7 @@ def choose(
         elif len(candidates) > 1:
             chosen = next(c for c in candidates if not c.learns)
         if chosen.learns:
+            stage("fitting the representation %s", chosen.name)
             chosen.fit(sample)
     for tensor in chosen.state()[0].values() if chosen.learns else ():
         distributed.broadcast(tensor, 0)

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
+from dcfsc.stages import stage
 
 from .base import Part, Representation, Setting
 
@@ -70,11 +71,13 @@ def race(
     favourite, others = candidates[0], list(candidates[1:])
     judged = judged_rows(len(Z), setting.n_clusters)
     for candidate in candidates:
+        stage("preparing the representation %s", candidate.name)
         candidate.prepare(Z)
     agreements = {c.name: Agreements() for c in candidates}
     leads: dict[str, Lead] = {}
     for number, rows in enumerate(random_parts(len(judged)), start=1):
         index = judged[rows]
+        stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
         part = Part(Z, torch.from_numpy(index).to(Z.device), setting)
         for candidate in (favourite, *others):
             labels = np.full(len(Z), -1)

@@ -28,6 +28,7 @@ from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.machine import resolve_device
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
+from dcfsc.stages import stage
 
 from . import checkpoint, life
 from .clusters import suggest_for_run
@@ -111,8 +112,10 @@ class OneProcess:
             with checkpoint.kept(estimator, folder, request.command, fresh=fresh):
                 record["timings"] = self._fit(job)
                 record |= describe_result(data, estimator)
+                stage("writing %s", folder)
                 write_run(folder, record, data, estimator, job.transformer)
             if request.report:
+                stage("drawing the report")
                 add_report(folder, record, data, estimator)
         return Run(folder, record, np.asarray(estimator.labels_))
 

@@ -1,0 +1,12 @@
+"""What the work is at, told to whoever watches: the command line's status, or a log."""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger("dcfsc.stage")
+
+
+def stage(text: str, *values: object) -> None:
+    """Say which stage begins; an empty text says that something else takes the terminal over."""
+    logger.info(text, *values)

@@ -1,0 +1,111 @@
+"""What a command says about the work while it lasts."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dcfsc.cli import app, watching
+from dcfsc.datasets import synthetic
+from dcfsc.stages import logger, stage
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.save("points.npy", synthetic(60, 3, 3, 12, random_state=0).X)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("points")
+def test_verbose_prints_every_stage_with_its_time() -> None:
+    words = ["fit", "points.npy", "-k", "3", "--device", "cpu", "--out", "run", "--verbose"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    lines = [line.split(" s  ", 1) for line in done.stderr.splitlines() if " s  " in line]
+    seconds = [float(number) for number, _ in lines]
+    assert seconds == sorted(seconds)
+    told = [text for _, text in lines]
+    assert told[0] == "reading points.npy"
+    assert "comparing 2 representations: part 1 of 6" in told
+    assert told[-4:] == [
+        "linking 60 samples to each other",
+        "cutting the graph into 3 clusters",
+        "writing run",
+        "drawing the report",
+    ]
+    assert logger.handlers == []
+    assert logger.propagate
+
+
+def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with watching.watching(["fit", "data"]):
+        assert "starting" in screen.getvalue()
+        stage("reading %s", "data")
+        status = next(h for h in logger.handlers if isinstance(h, watching.Status))
+        status.shown.refresh()
+        assert "reading data" in screen.getvalue()
+        stage("")
+        assert not status.shown.live.is_started
+        stage("cutting")
+        assert status.shown.live.is_started
+    assert logger.handlers == []
+    assert screen.getvalue().rstrip("\n").endswith("\x1b[2K")  # the line is wiped out
+
+
+@pytest.mark.parametrize(
+    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["doctor"], ["fit", "--help"], []]
+)
+def test_nobody_is_told_who_did_not_ask(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with watching.watching(words):
+        assert logger.handlers == []
+    assert screen.getvalue() == ""
+
+
+def test_a_pipe_gets_no_status() -> None:
+    with watching.watching(["fit", "x"]):
+        assert not any(isinstance(h, watching.Status) for h in logger.handlers)
+
+
+def test_python_users_see_the_stages_as_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    from dcfsc import ClosedFormSubspaceClustering
+
+    X = synthetic(60, 3, 3, 12, random_state=0).X
+    with caplog.at_level(logging.INFO, logger="dcfsc.stage"):
+        ClosedFormSubspaceClustering(3, representation="given", random_state=0).fit(X)
+    assert caplog.messages == [
+        "linking 60 samples to each other",
+        "cutting the graph into 3 clusters",
+    ]
+
+
+@pytest.mark.usefixtures("points")
+def test_fast_takes_the_samples_as_they_are_and_plain_k_means() -> None:
+    from dcfsc.runs.folder import read_run
+
+    words = ["fit", "points.npy", "-k", "3", "--device", "cpu", "--out", "run", "--fast", "-q"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    chosen = read_run("run").record["parameters"]
+    assert (chosen["representation"], chosen["assign"]) == ("given", "kmeans")
+    words[words.index("run")] = "other"
+    assert CliRunner().invoke(app, [*words, "--assign", "filtered"]).exit_code == 0
+    assert read_run("other").record["parameters"]["assign"] == "filtered"
