@@ -50,9 +50,9 @@ PROBLEMS: dict[str, Callable[[], Samples]] = {
     "mnist-5000": some_mnist,
     "eyaleb": lambda: whole("eyaleb"),
     "coil100": lambda: whole("coil100"),
-    "20,000 x 64": lambda: unequal(20_000),
-    "100,000 x 64": lambda: unequal(100_000),
-    "1,000,000 x 64": lambda: unequal(1_000_000),
+    "unequal-20000": lambda: unequal(20_000),
+    "unequal-100000": lambda: unequal(100_000),
+    "unequal-1000000": lambda: unequal(1_000_000),
 }
 
 
