@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -325,3 +327,15 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_checkpoint_and_says_how_to_go
     assert line.endswith("--out run " + " ".join(map(str, TRAINING)) + " --resume")
     assert names(Path("run")) == [CHECKPOINT]
     assert fit("--out", "run", *TRAINING, "--resume").exit_code == 0
+
+
+@pytest.mark.usefixtures("points")
+def test_a_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, jumps = time.time, itertools.cycle((0.0, 1e9, -1e9, 86400.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: real() + next(jumps))
+        interrupted_training("run")
+        assert fit("--out", "run", *TRAINING, "--resume").exit_code == 0
+    assert fit("--out", "undisturbed", *TRAINING).exit_code == 0
+    assert Path("run/labels.csv").read_text() == Path("undisturbed/labels.csv").read_text()
+    assert names(Path("run")) == ["labels.csv", "model.safetensors", "run.json"]
