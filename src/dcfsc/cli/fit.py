@@ -77,7 +77,7 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="How samples are seen: given, metric, metric-twice, scattering, shifts, mirror, "
-            "shifts+mirror, or auto, the most stable.",
+            "shifts+mirror, or auto, as the data say.",
             show_default="auto",
         ),
     ] = None,

@@ -60,9 +60,10 @@ or "shifts+mirror"
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
-        and by exchanging left and right. "auto" takes "given", "metric-twice" or "scattering",
-        whichever gives the most stable partitions; it takes "given" if you set ``lam``,
-        ``subspace_dim`` or ``normalize=False``.
+        and by exchanging left and right. "auto" prefers "scattering" for images and
+        "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
+        clearly more stable partitions; it takes "given" if you set ``lam``, ``subspace_dim`` or
+        ``normalize=False``.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
