@@ -72,7 +72,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 def _remove_if_abandoned(part: Path) -> None:
     descriptor = os.open(part, os.O_RDWR)
     try:
-        if _lock(descriptor):
+        if take_lock(descriptor):
             part.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
@@ -87,7 +87,7 @@ def try_lock(path: Path) -> int | None:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _lock(descriptor)
+            take_lock(descriptor)
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         except BlockingIOError:
@@ -101,7 +101,7 @@ def try_lock(path: Path) -> int | None:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
+def take_lock(descriptor: int) -> bool:
     """Take an open file's lock at once; False where the system or the file system has none."""
     if fcntl is None:
         return False

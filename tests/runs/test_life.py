@@ -16,6 +16,7 @@ import pytest
 from running import fit_run
 from typer.testing import CliRunner, Result
 
+from dcfsc import files
 from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
@@ -79,12 +80,12 @@ def test_every_content_has_one_state(tmp_path: Path) -> None:
         (State.WHOLE, {"model.safetensors": "", "labels.csv": ""}),
         (State.REPLACING, {"run.json": record, CHECKPOINT: ""}),
     ]
-    for number, (state, files) in enumerate(contents):
+    for number, (state, given) in enumerate(contents):
         folder = tmp_path / str(number)
         folder.mkdir()
-        for name, content in files.items():
+        for name, content in given.items():
             (folder / name).write_text(content)
-        assert state_of(folder) is state, files
+        assert state_of(folder) is state, given
     assert state_of(tmp_path / "nowhere") is State.EMPTY
     assert state_of(tmp_path / "0" / "..") is State.FOREIGN
     (tmp_path / "file").touch()
@@ -163,6 +164,23 @@ def test_settling_leaves_alone_what_a_living_process_writes(tmp_path: Path) -> N
         assert part.exists()
         assert not dead.exists()
     assert names(tmp_path) == [".mine.part", "predictions.csv"]
+
+
+def test_without_locks_a_reader_leaves_alone_what_is_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "fcntl", None)
+    with staged(tmp_path) as place:  # another process, as far as a reader can tell
+        write_new(place)
+        settle(tmp_path)
+        assert names(place) == ["labels.csv", "model.safetensors", "run.json"]
+    assert (tmp_path / "labels.csv").read_text() == "new"
+    (tmp_path / life.WHOLE).mkdir()
+    (tmp_path / "labels.csv").write_text("old")
+    write_new(tmp_path / life.WHOLE)
+    settle(tmp_path)
+    assert names(tmp_path) == ["labels.csv", "model.safetensors", "run.json"]
+    assert (tmp_path / "labels.csv").read_text() == "new"
 
 
 def test_a_reader_waits_for_the_last_step_of_another_process(tmp_path: Path, data: Dataset) -> None:

@@ -43,7 +43,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from dcfsc.errors import InputError
-from dcfsc.files import remove_abandoned, sync, try_lock
+from dcfsc.files import remove_abandoned, sync, take_lock, try_lock
 
 RECORD, LABELS, MODEL = "run.json", "labels.csv", "model.safetensors"
 FEATURES = "features.safetensors"  # where features were computed first
@@ -121,7 +121,10 @@ def settle(folder: Path) -> None:
             lock = try_lock(folder / LOCK)
             if lock is not None:
                 with _releasing(lock, folder):
-                    _settle(folder)
+                    if take_lock(lock):
+                        _settle(folder)
+                    elif (folder / WHOLE).exists():
+                        _move_up(folder)  # without locks, what is staged may be somebody's work
                 return
         except OSError as error:
             if (folder / WHOLE / RECORD).exists():
