@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import unknown_name
+from dcfsc.stages import progress
 
 from .half_filter import KERNEL_WIDTH, HalfFilter
 
@@ -110,6 +111,7 @@ def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, T
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
     step = max(16, _DIRECT_BYTES // (N * Q.element_size()))
     for start in range(0, n, step):
+        progress(start, n)
         rows = slice(start, min(start + step, n))
         products = Q[rows] @ Y.T
         magnitude = products.abs()
@@ -133,6 +135,7 @@ def _plain(
     values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
     for rows in _row_blocks(Q, k, group, n_groups):
+        progress(rows.start, n)
         mine = None if own is None else own[rows]
         maxima = _group_maxima(Q[rows], Y, group, mine)
         chosen = maxima.topk(keep, dim=0).indices.T  # (b, keep)
