@@ -47,9 +47,9 @@ def network_context(precision: str, device: torch.device) -> AbstractContextMana
     return nullcontext()
 
 
-def prepare(network: Any, X: Tensor, precision: str) -> Tensor:
+def prepare(network: Any, X: Tensor) -> Tensor:
     """Lay images and weights out with the channels last where that is the faster order."""
-    if precision == "bfloat16" and X.ndim == 4:
+    if X.is_cuda and X.ndim == 4:
         network.to(memory_format=torch.channels_last)
         return X.contiguous(memory_format=torch.channels_last)
     return X
