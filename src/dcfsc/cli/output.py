@@ -117,6 +117,8 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     if record.get("stability_"):
         scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
         facts.append(("stability", scores))
+    if record.get("verdict"):
+        facts.append(("verdict", record["verdict"]["words"]))
     if record["lam_"] is not None:
         facts.append(("lam", f"{record['lam_']:.6g}"))
     if record["effective_dof_"] is not None:

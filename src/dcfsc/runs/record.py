@@ -18,6 +18,7 @@ from dcfsc.machine import machine, resolve_device, versions
 from .folder import FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
+from .verdict import verdict
 
 CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_")
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
@@ -94,6 +95,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
         "history": list(fitted.get("history_", ())),
         "model": MODEL if hasattr(estimator, "save") else None,
     }
+    result["verdict"] = verdict(result)
     # through JSON and back: NumPy's numbers become Python's, and NaN, which JSON lacks, None
     text = json.dumps(result, default=lambda value: value.tolist())
     return json.loads(text, parse_constant=lambda constant: None)
