@@ -233,7 +233,7 @@ def test_a_file_and_a_run_whose_names_are_no_text(tmp_path, subspaces):
 )
 def test_no_cell_is_a_formula(name, cell, tmp_path):
     data = Dataset("x", np.eye(2), np.array([0, 1]), [name, "b.png"], [name, "other"])
-    write_labels(tmp_path / "labels.csv", data, np.array([1, 0]))
+    write_labels(tmp_path / "labels.csv", data, np.array([1, 0]), {})
     with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as file:
         first, second = csv.DictReader(file)
     assert first == {"index": "0", "path": cell, "label": "1", "true_label": cell}

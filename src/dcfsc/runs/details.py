@@ -33,7 +33,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     A = A.tocsr() if sp.issparse(A) else A
     labels, K = np.asarray(estimator.labels_), int(estimator.n_clusters)
     mass = cluster_mass(A, labels, K)
-    certainty, rival = confidence(mass, labels)
+    certainty = np.asarray(estimator.confidence_)
     truth, class_names, confusion, best_class = _classes(data, labels, K)
     wrong = best_class[labels] != truth if len(truth) else np.zeros(len(labels), bool)
     most = min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
@@ -58,7 +58,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         view=plane_view(embedding, labels, mass)[view_samples].astype(np.float32),
         shown=shown,
         role=role,
-        rival=rival[shown].astype(np.int32),
+        rival=estimator.next_best_[shown].astype(np.int32),
         neighbours=nearest(A, shown),
         names=np.array(names, dtype=np.str_),
         thumbnails=thumbnails(data.X, shown),
@@ -72,26 +72,6 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
 def _leverage(estimator: Any) -> np.ndarray:
     leverage = vars(estimator).get("leverage_")
     return np.zeros(0, np.float32) if leverage is None else np.asarray(leverage, np.float32)
-
-
-def confidence(mass: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How clearly a sample's affinities point to its own cluster, and which cluster is next.
-
-    With the shares p_ic = m_ic / sum_c m_ic of the sample's affinity, the confidence is the margin
-
-        max(0, p_{i, own} - max_{c != own} p_ic)    in 0..1:
-
-    1 where all neighbours lie in the sample's cluster, 0 where another cluster holds as much, and
-    where the sample has no neighbours. The rival is that next cluster, or -1 if it has no mass.
-    """
-    rows = np.arange(len(labels))
-    total = mass.sum(axis=1)
-    shares = mass / np.where(total > 0, total, 1.0)[:, None]
-    own = shares[rows, labels]
-    shares[rows, labels] = -1.0
-    rival = shares.argmax(axis=1)
-    largest = np.maximum(shares[rows, rival], 0.0)
-    return np.clip(own - largest, 0.0, 1.0), np.where(largest > 0, rival, -1)
 
 
 def choose_samples(

@@ -15,7 +15,7 @@ from dcfsc.machine import resolve_device
 
 from .folder import read_run
 from .life import FEATURES, MODEL, PREDICTIONS, reserved, write_errors
-from .writing import write_labels
+from .writing import Columns, certainty_columns, write_labels
 
 
 def predict_run(
@@ -45,7 +45,16 @@ def predict_run(
         X = data.X
         if transformer is not None:
             X = transformer.transform(X)
-        labels = np.asarray(model.predict(X))
+        labels, more = _predicted(model.predict_proba(X))
         with write_errors(target), atomic_path(target) as part:
-            write_labels(part, data, labels)
+            write_labels(part, data, labels, more)
     return labels
+
+
+def _predicted(p: np.ndarray) -> tuple[np.ndarray, Columns]:
+    """The likeliest clusters (n,) by the probabilities p (n, K), and how sure they are."""
+    labels = p.argmax(axis=1)
+    others = p.copy()
+    others[np.arange(len(p)), labels] = -1.0
+    next_best = others.argmax(axis=1) if p.shape[1] > 1 else np.full(len(p), -1)
+    return labels, certainty_columns(p.max(axis=1), next_best)
