@@ -23,7 +23,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.runs.folder import read_run
-from dcfsc.runs.writing import write_labels
+from dcfsc.runs.tables import write_labels
 
 TRAINING = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
 FAST = {"dcfsc": TRAINING, "dsc": TRAINING, "closed-form": {"representation": "given"}}

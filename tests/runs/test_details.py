@@ -73,14 +73,16 @@ def test_nearest_are_the_largest_affinities_without_the_sample_itself() -> None:
     A, _ = random_graph(60, 3, 2)
     dense = A.toarray()
     samples = np.arange(60)
-    found = run_details.nearest(A, samples)
-    assert np.array_equal(found, run_details.nearest(dense, samples))
+    found, weights = run_details.nearest(A)
+    for one, two in zip((found, weights), run_details.nearest(dense), strict=True):
+        assert np.array_equal(one, two)
     np.fill_diagonal(dense, 0.0)
     for i in samples:
         real = found[i][found[i] >= 0]
         assert len(real) == min(5, (dense[i] > 0).sum())
         best = np.sort(dense[i])[::-1][: len(real)]
         np.testing.assert_allclose(dense[i, real], best)
+        np.testing.assert_allclose(weights[i, : len(real)], best, rtol=1e-6)
 
 
 def chosen(n: int, k: int, most: int, wrong: Any = None) -> Any:
@@ -246,7 +248,7 @@ def test_pictures_and_names_belong_to_the_samples_shown() -> None:
     estimator = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
     details = run_details.describe_details(estimator, Dataset("noise", X, paths=paths))
     assert np.array_equal(details.thumbnails, X[details.shown])
-    assert details.names.tolist() == [f"class/{i}.png" for i in details.shown]
+    assert details.files.tolist() == [f"/some/where/class/{i}.png" for i in details.shown]
     assert len(details.shown) == 60
 
 
@@ -269,8 +271,8 @@ def test_large_runs_are_bounded() -> None:
         affinity_matrix_=A,
         embedding_=embedding,
         labels_=labels,
-        confidence_=rng.random(n),
-        next_best_=(labels + 1) % k,
+        _memberships=spectral.certain(labels, k),
+        assign="kmeans",
         n_clusters=k,
         device="cpu",
         _ridge_features=lambda: None,

@@ -87,10 +87,10 @@ def page_data(
     details: Details, sheet: Mapping[str, Any] | None, colours: list[str]
 ) -> dict[str, Any]:
     """What the script needs: columns of short numbers, so that N does not show in the size."""
-    low = details.view.min(axis=0, initial=0.0)
-    span = float((details.view.max(axis=0, initial=0.0) - low).max(initial=1e-9)) or 1.0
+    view = details.view[details.view_samples]
+    low, high = view.min(axis=0, initial=0.0), view.max(axis=0, initial=0.0)
     # Centred in the square, in thousandths of its side.
-    places = (details.view - (low + details.view.max(axis=0, initial=0.0)) / 2) / span + 0.5
+    places = (view - (low + high) / 2) / max(float((high - low).max()), 1e-9) + 0.5
 
     def columns(samples: np.ndarray) -> dict[str, Any]:
         found = {
@@ -105,11 +105,11 @@ def page_data(
     shown: dict[str, Any] = {
         **columns(details.shown),
         "role": details.role.tolist(),
-        "rival": details.rival.tolist(),
-        "near": details.neighbours.tolist(),
+        "rival": details.next_best[details.shown].tolist(),
+        "near": details.neighbours[details.shown].tolist(),
     }
-    if len(details.names):
-        shown["name"] = details.names.tolist()
+    if len(details.files):
+        shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
     return {
         "shown": shown,
         "view": {

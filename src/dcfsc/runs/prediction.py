@@ -15,7 +15,7 @@ from dcfsc.machine import resolve_device
 
 from .folder import read_run
 from .life import FEATURES, MODEL, PREDICTIONS, reserved, write_errors
-from .writing import Columns, certainty_columns, write_labels
+from .tables import Columns, certainty_columns, write_labels
 
 
 def predict_run(

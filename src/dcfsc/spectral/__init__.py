@@ -8,6 +8,7 @@ labels lives here.
 from dcfsc.spectral.assignment import assign
 from dcfsc.spectral.clustering import SpectralResult, cluster, place_for, place_for_rows
 from dcfsc.spectral.confidence import KEPT, Memberships, certain, memberships
+from dcfsc.spectral.coupling import coupling, halves
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "assign",
     "certain",
     "cluster",
+    "coupling",
     "eigengap",
     "embed",
+    "halves",
     "memberships",
     "place_for",
     "place_for_rows",

@@ -61,10 +61,7 @@ def memberships(
     Points set aside by the embedding carry no evidence: every cluster is as likely for them.
     Memory N m, and no N x N matrix beside A.
     """
-    if assign == "filtered":
-        rows = filtered_rows(embedding, n_clusters)
-    else:
-        rows = unit_length(embedding.vectors)
+    rows = grouped_rows(embedding, n_clusters, assign)
     size = np.bincount(labels, minlength=n_clusters)
     one_hot = sp.csr_array((np.ones(len(labels)), labels, np.arange(len(labels) + 1)))
     one_hot.resize((len(labels), n_clusters))
@@ -94,6 +91,13 @@ def certain(labels: np.ndarray, n_clusters: int) -> Memberships:
     probabilities = np.zeros(clusters.shape, np.float32)
     probabilities[:, 0] = 1.0
     return Memberships(clusters.astype(np.int32), probabilities, n_clusters)
+
+
+def grouped_rows(embedding: Embedding, n_clusters: int, assign: str) -> np.ndarray:
+    """The rows (N, k) of the embedding that an assignment groups, at unit length."""
+    if assign == "filtered":
+        return filtered_rows(embedding, n_clusters)
+    return unit_length(embedding.vectors)
 
 
 def _nearness(rows: np.ndarray, means: np.ndarray, size: np.ndarray) -> np.ndarray:
