@@ -45,6 +45,11 @@ class Predictor:
         k = max(1, int(self.n_neighbors))
         return probabilities(operator, self.labels_, self._memberships, z, k)
 
+    def votes(self, X: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
+        """Votes (n, n_groups) for unseen samples, of training samples in other groups (N,)."""
+        operator, z = self._unseen(X)
+        return votes(operator, groups, n_groups, z, max(1, int(self.n_neighbors))).cpu().numpy()
+
     def _memberships_state(self) -> dict[str, Tensor]:
         return {
             CLUSTERS: torch.from_numpy(self._memberships.clusters),

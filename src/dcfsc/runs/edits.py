@@ -73,11 +73,13 @@ class Edits:
         """These edits and one more command; what is so already is no edit."""
         edits = replace(self, commands=(*self.commands, ()))
         for cluster in splits:
-            edits = edits._and({"split": [edits.find(cluster), edits._next()]})
+            found = edits.find(cluster)
+            if not edits._is_split(found):
+                edits = edits._and({"split": [found, edits._next()]})
         for group in merges:
-            found = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
-            if len(found) > 1:
-                edits = edits._and({"merge": found})
+            members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
+            if len(members) > 1:
+                edits = edits._and({"merge": members})
         for cluster, name in names.items():
             edits = edits._and({"name": [edits.find(cluster), name.strip()]})
         same = np.array_equal(edits.place, self.place) and edits.names == self.names
@@ -105,6 +107,13 @@ class Edits:
 
     def _and(self, step: dict[str, list[Any]]) -> Edits:
         return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], step)))
+
+    def _is_split(self, cluster: int) -> bool:
+        """Whether a cluster of the fit was split, and the rest of it has its number."""
+        return cluster < self.n_clusters and (self.place[cluster] == cluster).tolist() == [
+            True,
+            False,
+        ]
 
     def _next(self) -> int:
         return int(self.place.max()) + 1

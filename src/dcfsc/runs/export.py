@@ -247,7 +247,10 @@ def _stored_thumbnails(samples: Samples) -> dict[int, bytes]:
 
 
 def _thumbnail(path: str | None, stored: bytes | None) -> bytes | None:
-    """A small JPEG of the file, else the picture that is stored, else None."""
+    """A small picture of the file, else the one that is stored, else None.
+
+    A file that is small already is kept as it is, pixel by pixel.
+    """
     from PIL import Image, ImageOps
 
     if path is None:
@@ -255,10 +258,11 @@ def _thumbnail(path: str | None, stored: bytes | None) -> bytes | None:
     try:
         with Image.open(path) as image:
             image.draft("RGB", (2 * THUMBNAIL_SIDE, 2 * THUMBNAIL_SIDE))
-            small = ImageOps.exif_transpose(image).convert("RGB")
-            small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+            picture = ImageOps.exif_transpose(image).convert("RGB")
+            lossless = max(picture.size) <= THUMBNAIL_SIDE
+            picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
             file = io.BytesIO()
-            small.save(file, "JPEG", quality=85)
+            picture.save(file, "PNG" if lossless else "JPEG")
             return file.getvalue()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return stored
