@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -23,13 +22,13 @@ from dcfsc.self_expression.solve import check_form
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
-from .prediction import vote
+from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
 from .validation import as_float, check_array, check_lam, check_n_clusters
 
 
 @dataclass(eq=False, repr=False)
-class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
+class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     """Subspace clustering by the closed form of ridge self-expression.
 
         min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0
@@ -78,6 +77,8 @@ or "shifts+mirror"
     Attributes
     ----------
     labels_ : ndarray (N,)
+    confidence_, next_best_ : ndarray (N,)
+        The probability of each sample's own cluster, and the likeliest of the others.
     representation_ : str
         The representation that was taken.
     stability_ : dict
@@ -125,15 +126,12 @@ or "shifts+mirror"
         self._cluster(X, self._solve(), n_clusters, random_state)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of unseen samples, by the mass of their codes over the training set."""
+    def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         check_is_fitted(self)
         check_whole(self)
         Z = self._rows(check_array(self, X, reset=False))
         operator = self._solve() if self._operator is None else self._operator
-        seen = self._representation.transform_unseen(Z)
-        k = max(1, int(self.n_neighbors))
-        return vote(operator, self.labels_, int(self.n_clusters), seen, k)
+        return operator, self._representation.transform_unseen(Z)
 
     def _rows(self, X: Any) -> Tensor:
         """Samples as rows (n, d) on the device, at unit length unless asked otherwise."""
@@ -170,6 +168,7 @@ or "shifts+mirror"
         tensors = {f"representation.{name}": tensor for name, tensor in tensors.items()}
         tensors["features"] = self._training_features
         tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors |= self._memberships_state()
         return tensors, {
             "sample_shape": list(self.sample_shape_),
             "n_features_in": self.n_features_in_,
@@ -181,6 +180,7 @@ or "shifts+mirror"
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         device = resolve_device(self.device)
         self.labels_ = tensors["labels"].numpy()
+        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = int(values["n_features_in"])
         self.stability_ = dict(values["stability"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +60,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "notes": data.notes,
+        "directory": os.getcwd() if data.paths is not None else None,
     }
 
 
