@@ -14,6 +14,7 @@ NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
 CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
+ENCODER_GAIN = "0.7% error instead of 44% on 720 photographs of 12 kinds"
 CLEAR = 2.0  # times the next candidate's slope
 
 
@@ -73,9 +74,26 @@ def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     many = f", {where['processes']} processes ({where['backend']})" if "processes" in where else ""
     return [
         *data_facts(record["data"]),
+        *encoder_facts(record),
         *suggestion_facts(record.get("suggestion")),
         ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
         ("device", f"{device_text(where)}{many}"),
+    ]
+
+
+def encoder_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The encoder, or for photographs that were given none what one would be worth."""
+    features = record.get("features")
+    if features is not None:
+        return [("encoder", features["encoder"])] if "encoder" in features else []
+    if not record["data"].get("photographs"):
+        return []
+    return [
+        (
+            "advice",
+            "these are colour photographs: --features encoder compares what they show, not their "
+            f"pixels ({ENCODER_GAIN}); pip install 'dcfsc[encoders]'",
+        )
     ]
 
 
