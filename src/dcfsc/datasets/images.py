@@ -18,7 +18,7 @@ import numpy as np
 
 from dcfsc.datasets import streamed
 from dcfsc.errors import InputError
-from dcfsc.stages import stage
+from dcfsc.stages import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -122,8 +122,7 @@ def each(
 
     with bombs_are_errors(), ThreadPoolExecutor(WORKERS) as pool:
         for start in range(0, len(sources), TOGETHER):
-            if start:
-                stage("reading image %s of %s", f"{start:,}", f"{len(sources):,}")
+            progress(start, len(sources))
             yield from pool.map(attempt, sources[start : start + TOGETHER])
 
 
@@ -311,7 +310,7 @@ def channels_first(X: Any, name: str) -> Any:
         if isinstance(X, streamed.Streamed):
             shape = (last, first, middle)
             return streamed.Derived(X, lambda rows: np.moveaxis(rows, -1, 1), shape, X.dtype)
-        return np.moveaxis(X, -1, 1)
+        return X.transpose(0, 3, 1, 2) if isinstance(X, np.ndarray) else X.permute(0, 3, 1, 2)
     if first == last == 3 and middle > max(CHANNELS):
         raise InputError(
             f"{name} has samples of {first} x {middle} x {last}: whether channels come first or "

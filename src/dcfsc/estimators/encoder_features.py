@@ -23,7 +23,7 @@ from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import open_encoder
 from dcfsc.features.encoders import Encoder
 from dcfsc.machine import resolve_device
-from dcfsc.stages import stage
+from dcfsc.stages import progress, stage
 
 from .base import Estimator
 from .persistence import Persistent
@@ -92,7 +92,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         self.input_scale_ = 1.0 if X.dtype == np.uint8 else _byte_scale(X)
         encoder = self.open()
         self.encoder_ = encoder.title
-        self._n_features_out = encoder(torch.zeros(1, 3, *encoder.images.size)).shape[1]
+        self._n_features_out = encoder.n_features
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -107,10 +107,11 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
             )
         cache = self._cache(encoder)
         out = np.empty((len(X), self._n_features_out), np.float32)
+        stage("computing features by %s", encoder.title)
         with counting_bar(self.verbose, len(X), encoder.title) as bar:
             for start in range(0, len(X), CHUNK):
                 stop = min(start + CHUNK, len(X))
-                stage("%s: image %s of %s", encoder.title, f"{start:,}", f"{len(X):,}")
+                progress(start, len(X))
                 digests = _digests(X, start, stop)
                 known = {} if cache is None else cache.get(digests)
                 for place, features in known.items():

@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -80,6 +81,11 @@ class Encoder(ABC):
     identity: str
     precision: str = "float32"
     batch_size: int = CPU_BATCH
+
+    @cached_property
+    def n_features(self) -> int:
+        """How many features an image has."""
+        return self(torch.zeros(1, 3, *self.images.size)).shape[1]
 
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
