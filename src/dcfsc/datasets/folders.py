@@ -154,7 +154,8 @@ def _skipped(others: Counter[str]) -> str:
     """How many files of which kinds are no images, and which of them an extra could read."""
     if not others:
         return ""
-    kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common()]
+    ranked = sorted(others.items(), key=lambda item: (-item[1], item[0] or "~"))
+    kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in ranked]
     named = ", ".join(kinds[:KINDS_NAMED]) + (", ..." if kinds[KINDS_NAMED:] else "")
     text = f"{others.total():,} files skipped: {named}"
     if images.HEIC_SUFFIXES & others.keys():

@@ -266,7 +266,8 @@ def check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
     """``size`` as (height, width), two positive integers."""
     if size is None:
         return None
-    if isinstance(size, str) or len(size) != 2 or not all(isinstance(s, Integral) for s in size):
+    pair = isinstance(size, Sequence) and not isinstance(size, str) and len(size) == 2
+    if not pair or not all(isinstance(s, Integral) for s in size):
         raise InputError(f"size is {size!r}; give (height, width) as two integers, as in (32, 32).")
     h, w = int(size[0]), int(size[1])
     if h < 1 or w < 1:

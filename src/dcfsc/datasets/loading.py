@@ -69,10 +69,10 @@ def load(
     size = images.check_size(size)
     try:
         if isinstance(spec, str) and spec in names():
-            data = _load_named(spec, labels, size, options)
+            data = _load_named(spec, labels, size, reading, options)
         else:
             folder = {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
-            data = _load_path(Path(spec).expanduser(), labels, size, folder, options)
+            data = _load_path(Path(spec).expanduser(), labels, folder, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
@@ -80,7 +80,11 @@ def load(
 
 
 def _load_named(
-    name: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
+    name: str,
+    labels: str | None,
+    size: tuple[int, int] | None,
+    reading: images.Reading | None,
+    options: dict[str, Any],
 ) -> Dataset:
     if labels not in (None, arrays.NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
@@ -89,10 +93,15 @@ def _load_named(
     else:
         options.pop("download", None)  # these two need no file, so there is nothing to forbid
         data = _call(synthetic if name == "synthetic" else load_digits, name, options)
-    return _resized(data, size, name)
+    return _resized(data, size, reading, name)
 
 
-def _resized(data: Dataset, size: tuple[int, int] | None, name: str) -> Dataset:
+def _resized(
+    data: Dataset, size: tuple[int, int] | None, reading: images.Reading | None, name: str
+) -> Dataset:
+    """Images that are no files at the size asked for, or that of a reading."""
+    if size is None and reading is not None and data.X.ndim > 2:
+        size = reading.size
     if size is None or data.reading is not None:
         return data
     return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
@@ -101,7 +110,6 @@ def _resized(data: Dataset, size: tuple[int, int] | None, name: str) -> Dataset:
 def _load_path(
     path: Path,
     labels: str | None,
-    size: tuple[int, int] | None,
     folder: dict[str, Any],
     options: dict[str, Any],
 ) -> Dataset:
@@ -129,7 +137,7 @@ def _load_path(
         y, label_names = _read_label_file(label_file, len(data))
         data = replace(data, y=y, label_names=label_names)
     data = replace(data, X=images.channels_first(data.X, str(path)))
-    return _resized(data, size, str(path))
+    return _resized(data, folder["size"], folder["reading"], str(path))
 
 
 def _original(path: Path) -> Dataset | None:

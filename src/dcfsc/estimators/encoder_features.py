@@ -168,7 +168,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         opened_as, encoder = vars(self).get(OPEN, (None, None))
         if encoder is None or opened_as != wanted:
             encoder = open_encoder(self.name, resolve_device(self.device))
-            setattr(self, OPEN, (wanted, encoder))
+            setattr(self, OPEN, [wanted, encoder])
         return encoder
 
     def _checked(self) -> Encoder:
