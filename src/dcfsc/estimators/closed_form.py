@@ -14,7 +14,6 @@ from dcfsc import affinity as affinities
 from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
-from dcfsc.neighbours import unit_rows
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
@@ -54,16 +53,18 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "scattering", "shifts", "mirror" \
-or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "scattering", "shifts", \
+"mirror" or "shifts+mirror"
         How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
+        "affine": few samples on flats of low dimension, such as the trajectories of points on
+        moving bodies, by their principal homogeneous coordinates at their own lengths.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
         and by exchanging left and right. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions; it takes "given" if you set ``lam``, ``subspace_dim`` or
-        ``normalize=False``.
+        clearly more stable partitions; it takes "affine" for samples that such flats hold nearly
+        exactly, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -119,9 +120,10 @@ or "shifts+mirror"
         setting = self._setting(n_clusters, check_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        Z = self._rows(X)
-        self._representation, self.stability_ = choose(candidates, Z, setting)
-        self._training_features = self._representation.transform(Z)
+        rows = self._rows(X)
+        self._representation, self.stability_ = choose(candidates, rows, setting)
+        rows = self._representation.rows(rows)
+        self._training_features = self._representation.transform(rows)
         self._cluster(X, self._solve(), n_clusters, random_state)
         return self
 
@@ -129,16 +131,15 @@ or "shifts+mirror"
         """Labels of unseen samples, by the mass of their codes over the training set."""
         check_is_fitted(self)
         check_whole(self)
-        Z = self._rows(check_array(self, X, reset=False))
+        rows = self._rows(check_array(self, X, reset=False))
         operator = self._solve() if self._operator is None else self._operator
-        seen = self._representation.transform_unseen(Z)
+        seen = self._representation.transform_unseen(self._representation.rows(rows))
         k = max(1, int(self.n_neighbors))
         return vote(operator, self.labels_, int(self.n_clusters), seen, k)
 
     def _rows(self, X: Any) -> Tensor:
-        """Samples as rows (n, d) on the device, at unit length unless asked otherwise."""
-        Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
-        return unit_rows(Z) if self.normalize else Z
+        """Samples as rows (n, d) on the device."""
+        return as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
 
     def _setting(self, n_clusters: int, lam: float | None) -> Setting:
         affinity = affinities.get(self.affinity, n_clusters)
