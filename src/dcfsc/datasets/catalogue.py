@@ -11,6 +11,7 @@ import numpy as np
 
 from dcfsc.datasets import originals
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
+from dcfsc.datasets.motions import HOPKINS155
 from dcfsc.datasets.registry import Download, Entry, Form, data_root, file_named, idx_pairs, tree_of
 
 
@@ -134,7 +135,7 @@ MNIST = Entry(
     ),
 )
 
-ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST)}
+ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, HOPKINS155)}
 
 
 def load_digits() -> Dataset:

@@ -15,7 +15,6 @@ from dcfsc.datasets.images import check_size
 from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
-from dcfsc.neighbours import unit_rows
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
@@ -56,16 +55,18 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "scattering", "shifts", "mirror" \
-or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "scattering", "shifts", \
+"mirror" or "shifts+mirror"
         How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
+        "affine": few samples on flats of low dimension, such as the trajectories of points on
+        moving bodies, by their principal homogeneous coordinates at their own lengths.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
         and by exchanging left and right. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions; it takes "given" if you set ``lam``, ``subspace_dim`` or
-        ``normalize=False``.
+        clearly more stable partitions; it takes "affine" for samples that such flats hold nearly
+        exactly, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" takes images of at most 4,096 values as they
         are and reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
@@ -131,23 +132,24 @@ or "shifts+mirror"
         setting = self._setting(n_clusters, check_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        Z = self._rows(X)
-        self._representation, self.stability_ = choose(candidates, Z, setting)
-        self._training_features = self._representation.transform(Z)
+        rows = self._rows(X)
+        self._representation, self.stability_ = choose(candidates, rows, setting)
+        rows = self._representation.rows(rows)
+        self._training_features = self._representation.transform(rows)
         self._cluster(X, self._solve(), n_clusters, random_state)
         return self
 
     def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         check_is_fitted(self)
         check_whole(self)
-        Z = self._rows(check_array(self, X, reset=False))
+        rows = self._rows(check_array(self, X, reset=False))
         operator = self._solve() if self._operator is None else self._operator
-        return operator, self._representation.transform_unseen(Z)
+        return operator, self._representation.transform_unseen(self._representation.rows(rows))
 
     def _rows(self, X: Any) -> Tensor:
-        """Samples as rows (n, d) on the device, at unit length unless asked otherwise."""
-        Z = as_float(X, resolve_device(self.device), self.working_shape_).reshape(X.shape[0], -1)
-        return unit_rows(Z) if self.normalize else Z
+        """Samples as rows (n, d) on the device."""
+        Z = as_float(X, resolve_device(self.device), self.working_shape_)
+        return Z.reshape(X.shape[0], -1)
 
     def _working_shape(self) -> tuple[int, ...]:
         shape = self.sample_shape_

@@ -34,6 +34,7 @@ def write(store: CellStore) -> list[Path]:
         "lambda": draw_lambda_curve,
         "memory": draw_memory,
         "parameters": None,
+        "hopkins155": None,
     }.get(store.experiment, draw_bars)
     if draw is None or not rows:
         return []

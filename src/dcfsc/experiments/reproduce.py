@@ -81,7 +81,8 @@ def reproduce(
 
     Parameters
     ----------
-    name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory", "smoke"
+    name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory",
+        "hopkins155", "smoke"
     out : folder that gets ``<name>/cells/<method>.jsonl``, tables and figures
     methods : some of the experiment's methods instead of all
     trials : number of seeds, 0, 1, ... (Extended Yale B: per window)
