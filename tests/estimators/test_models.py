@@ -15,10 +15,10 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering, representations
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
-from dcfsc.estimators.prediction import vote
 from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
+from dcfsc.self_expression.voting import vote
 
 
 @pytest.fixture(scope="module")

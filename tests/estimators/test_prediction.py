@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from dcfsc.estimators.prediction import vote
 from dcfsc.self_expression import solve
+from dcfsc.self_expression.voting import vote
 
 
 class Codes:

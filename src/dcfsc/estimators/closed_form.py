@@ -20,10 +20,10 @@ from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import check_form
+from dcfsc.self_expression.voting import vote
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
-from .prediction import vote
 from .sharded import check_choices, check_whole, common_random_state
 from .validation import as_float, check_array, check_lam, check_n_clusters
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc.self_expression import Operator
+from .operator import Operator
 
 # Chosen with labels, on halves of digits, among four powers; it is the sparse affinity's own.
 VOTE_POWER = 4.0

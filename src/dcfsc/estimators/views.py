@@ -1,0 +1,245 @@
+"""Training on views, as a part of DCFSC: the closed form teaches an encoder, then clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcfsc import distributed, networks
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.machine import resolve_device
+from dcfsc.training import (
+    Checkpoint,
+    Clustering,
+    History,
+    Schedule,
+    ViewOptions,
+    Views,
+    check_compilable,
+    check_precision,
+    fit_view_model,
+    view_features,
+)
+
+from .closed_form import ClosedFormSubspaceClustering
+from .deep import NetworkEstimator
+from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_spec_for
+from .progress import progress_bar
+from .sharded import check_whole
+from .validation import check_array, check_at_least, check_learning_rate, local_generator
+
+TRAININGS = ("reconstruction", "views")
+# With a GPU and without.
+STEPS, STEPS_CPU = 2000, 400
+BATCH, BATCH_CPU = 1024, 256
+LEARNING_RATE = 3e-3
+CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
+
+
+class ViewEstimator(NetworkEstimator):
+    """What ``training="views"`` adds to :class:`DCFSC`, whose parameters it reads."""
+
+    n_clusters: int
+    lam: float | str
+    subspace_dim: float | None
+    training: str | None
+    views: Any
+    losses: Mapping[str, float] | None
+    steps: int | None
+    batch_size: int | None
+    precision: str | None
+    compile: bool
+    affinity: Any
+    n_neighbors: int
+
+    sample_shape_: tuple[int, ...]
+    labels_: np.ndarray
+    view_strengths_: dict[str, float]
+    view_consistency_: dict[str, float]
+    lam_: float | None
+    effective_dof_: float | None
+    leverage_: np.ndarray | None
+    _closed_form: ClosedFormSubspaceClustering
+
+    def _training(self) -> str:
+        """What ``training`` says, or what the network is made for."""
+        if self.training is not None:
+            if self.training not in TRAININGS:
+                raise unknown_name("training", self.training, TRAININGS)
+            return self.training
+        specs = networks.ResidualSpec, networks.HeadSpec
+        for_views = isinstance(self.network, specs) or (
+            isinstance(self.network, str) and self.network in VIEW_NETWORKS
+        )
+        return "views" if for_views else "reconstruction"
+
+    def _has_views(self) -> bool:
+        """Whether the fit, if there was one, was on views."""
+        return "view_strengths_" in vars(self)
+
+    def _forget_views(self) -> None:
+        for name in ("view_strengths_", "view_consistency_", "_closed_form"):
+            self.__dict__.pop(name, None)
+
+    def _fit_views(
+        self,
+        X: Any,
+        n_clusters: int,
+        random_state: np.random.RandomState,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """Train an encoder on views, and cluster its features by the closed form."""
+        device = resolve_device(self.device)
+        options = self._view_options(device)
+        spec = view_spec_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
+        self.input_scale_ = scale_to_one(X)
+        inputs = as_inputs(X, device, self.input_scale_)
+        if distributed.active():
+            inputs = distributed.gather_rows(inputs[:])
+        steps = options.schedule.steps
+        with progress_bar(self.verbose, 0, steps) as bar:
+            self.history_ = History(callbacks=(*self.callbacks, bar))
+            model = fit_view_model(
+                inputs,
+                spec,
+                _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
+                options,
+                generator=local_generator(random_state),
+                history=self.history_,
+                checkpoint=checkpoint,
+            )
+        self.history_ = History(self.history_)  # the callbacks stay behind
+        self.network_ = model.network
+        self.view_strengths_, self.view_consistency_ = model.views.strengths, model.consistency
+        self._cluster_features(X, model.features(inputs), n_clusters, random_state)
+
+    def _view_options(self, device: torch.device) -> ViewOptions:
+        gpu = device.type == "cuda"
+        for name in ("weights", "pretrain_epochs", "terms"):
+            if getattr(self, name):
+                raise InputError(f"{name} belongs to training='reconstruction'; leave it out.")
+        steps, size, rate = (
+            default if value is None else value
+            for value, default in (
+                (self.steps, STEPS if gpu else STEPS_CPU),
+                (self.batch_size, BATCH if gpu else BATCH_CPU),
+                (self.learning_rate, LEARNING_RATE),
+            )
+        )
+        check_at_least("steps", steps, 0)
+        check_at_least("batch_size", size, 2)
+        check_learning_rate(rate)
+        precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
+        check_precision(precision, device)
+        if self.compile:
+            check_compilable(device, None)
+        changes = None if isinstance(self.views, str) and self.views == "auto" else self.views
+        schedule = Schedule(int(steps), int(size), float(rate))
+        return ViewOptions(schedule, changes, self.losses, precision, bool(self.compile))
+
+    def _cluster_features(
+        self, X: Any, Z: Tensor, n_clusters: int, random_state: np.random.RandomState
+    ) -> None:
+        """Cluster all samples' features Z by the closed form, in the first process if many."""
+        share = slice(None)
+        if distributed.active():
+            counts = distributed.row_counts(len(X), Z.device)
+            start = sum(counts[: distributed.rank()])
+            share = slice(start, start + len(X))
+            self.share_ = (start, len(Z))
+        labels = torch.empty(len(Z), dtype=torch.int64)
+        if distributed.rank() == 0:
+            with distributed.alone():
+                closed = self._closed_form_of(n_clusters, random_state).fit(Z)
+            self._closed_form = closed
+            labels.copy_(torch.from_numpy(closed.labels_))
+            self.all_labels_ = closed.labels_
+            self._take(closed)
+            self.affinity_matrix_, self.embedding_ = closed.affinity_matrix_, closed.embedding_
+            self.coefficients_ = closed.coefficients_
+        distributed.broadcast(labels, 0)
+        self.labels_ = labels.numpy()[share].copy()
+        self.latents_ = Z[share].cpu().numpy()
+        self._n_features_out = Z.shape[1]
+
+    def _closed_form_of(self, n_clusters: int, random_state: Any) -> ClosedFormSubspaceClustering:
+        """The closed form that clusters the features of views."""
+        return ClosedFormSubspaceClustering(
+            n_clusters,
+            lam=self.lam,
+            subspace_dim=self.subspace_dim,
+            affinity=self.affinity,
+            n_neighbors=self.n_neighbors,
+            device=self.device,
+            random_state=random_state,
+        )
+
+    def _take(self, closed: ClosedFormSubspaceClustering) -> None:
+        """What the closed form of the features says of itself, as attributes."""
+        self._operator = closed._operator
+        self.lam_, self.effective_dof_ = closed.lam_, closed.effective_dof_
+        self.leverage_ = closed.leverage_
+
+    def _encode(self, X: Any) -> Tensor:
+        if not self._has_views():
+            return super()._encode(X)
+        device = resolve_device(self.device)
+        inputs = NetworkInputs(check_array(self, X, reset=False), device, self.input_scale_)
+        views = Views(self.network_.spec.sample_shape, self.view_strengths_)
+        return view_features(self.network_, inputs, views)
+
+    def _predict_views(self, X: Any) -> np.ndarray:
+        check_whole(self)
+        return self._closed_form.predict(self._encode(X))
+
+    def _views_ridge_features(self) -> Any:
+        return self._closed_form._ridge_features()
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, values = super()._state()
+        if self._has_views():
+            parts, closed = self._closed_form._state()
+            tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
+            values["closed_form"] = closed
+            values["views"] = [self.view_strengths_, self.view_consistency_]
+        return tensors, values
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        super()._restore(tensors, values)
+        if "views" not in values:
+            return
+        self.view_strengths_, self.view_consistency_ = values["views"]
+        self.latents_ = tensors["latents"].numpy()
+        self._closed_form = self._closed_form_of(int(self.n_clusters), None)
+        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}
+        self._closed_form._restore(parts, values["closed_form"])
+        self._take(self._closed_form)
+
+
+class _ClosedFormTeacher:
+    """The closed form with its defaults, on samples and on features."""
+
+    def __init__(self, n_clusters: int, device: torch.device, sample_shape: tuple[int, ...]):
+        self.n_clusters, self.device, self.sample_shape = n_clusters, device, sample_shape
+
+    def cluster(self, rows: Tensor) -> Clustering:
+        model = self._model().fit(self._samples(rows))
+        return Clustering(model.labels_, model.affinity_matrix_)
+
+    def judge(self, rows: Tensor, plain: bool) -> Callable[[Tensor], Tensor]:
+        representation = "given" if plain else "auto"
+        model = self._model(representation=representation).fit(self._samples(rows))
+        return lambda others: torch.from_numpy(model.predict(self._samples(others)))
+
+    def _model(self, **options: Any) -> ClosedFormSubspaceClustering:
+        return ClosedFormSubspaceClustering(
+            self.n_clusters, device=self.device, random_state=0, **options
+        )
+
+    def _samples(self, rows: Tensor) -> Tensor:
+        """Images in the shape in which they were given, features as they are."""
+        return rows.reshape(len(rows), *self.sample_shape) if rows.ndim > 2 else rows
