@@ -78,15 +78,18 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
     losses : mapping or None
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
         "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
-        ``{"contrastive": 1.0, "clusters": 0.5}``.
+        ``{"contrastive": 1.0, "clusters": 1.0}``.
+    partners : int
+        With views: the number of a sample's neighbours in the closed form whose views are made to
+        agree with its own; 0 for none.
     weights : None, a published set's name ("dsc_orl", "dsc_eyaleb", "dsc_coil100") or a path
         Where to start; None pre-trains on X.
     pretrain_epochs : int or None
         Epochs of plain reconstruction before the layer is put in; None is 0 with ``weights``
         and 60 otherwise.
     steps : int or None
-        Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 2,000 if None, and
-        400 without a GPU.
+        Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 1,500 if None, and
+        300 without a GPU.
     learning_rate : float or None
         Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
     pretrain_batch_size : int
@@ -94,7 +97,7 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
     batch_size : int or None
         Samples whose activations are held at a time in training; None is all of them. The steps
         are the same full-batch steps, batch norm included: it buys memory with time. With views:
-        samples of a mini-batch, 1,024 if None, and 256 without a GPU.
+        samples of a mini-batch, 512 if None, and 256 without a GPU.
     terms : sequence of loss terms
         Added to equation 1; see :mod:`dcfsc.training`.
     tol, patience : float or None, int
@@ -123,6 +126,8 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
     network_ : the trained auto-encoder or encoder
     view_strengths_, view_consistency_ : dict
         With views: the strength of each change, and how often it left samples in their clusters.
+    views_averaged_ : int
+        With views: the number of views that the features are averaged over.
     history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
     lam_, effective_dof_ : float; None where views end in a representation without a ridge
@@ -137,6 +142,7 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
     network: Any = "auto"
     views: Any = "auto"
     losses: Mapping[str, float] | None = None
+    partners: int = 3
     weights: Any = None
     pretrain_epochs: int | None = None
     steps: int | None = None

@@ -17,12 +17,12 @@ from dcfsc.training import (
     Clustering,
     History,
     Schedule,
+    ViewModel,
     ViewOptions,
     Views,
     check_compilable,
     check_precision,
     fit_view_model,
-    view_features,
 )
 
 from .closed_form import ClosedFormSubspaceClustering
@@ -34,9 +34,18 @@ from .validation import check_array, check_at_least, check_learning_rate, local_
 
 TRAININGS = ("reconstruction", "views")
 # With a GPU and without.
-STEPS, STEPS_CPU = 2000, 400
-BATCH, BATCH_CPU = 1024, 256
+STEPS, STEPS_CPU = 1500, 300
+BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3
+# What the clustering of the features leaves as the model's own.
+CLUSTERING = (
+    "labels_",
+    "all_labels_",
+    "share_",
+    "coefficients_",
+    "affinity_matrix_",
+    "embedding_",
+)
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
 
@@ -49,6 +58,7 @@ class ViewEstimator(NetworkEstimator):
     training: str | None
     views: Any
     losses: Mapping[str, float] | None
+    partners: int
     steps: int | None
     batch_size: int | None
     precision: str | None
@@ -60,6 +70,7 @@ class ViewEstimator(NetworkEstimator):
     labels_: np.ndarray
     view_strengths_: dict[str, float]
     view_consistency_: dict[str, float]
+    views_averaged_: int
     lam_: float | None
     effective_dof_: float | None
     leverage_: np.ndarray | None
@@ -82,7 +93,7 @@ class ViewEstimator(NetworkEstimator):
         return "view_strengths_" in vars(self)
 
     def _forget_views(self) -> None:
-        for name in ("view_strengths_", "view_consistency_", "_closed_form"):
+        for name in ("view_strengths_", "view_consistency_", "views_averaged_", "_closed_form"):
             self.__dict__.pop(name, None)
 
     def _fit_views(
@@ -115,7 +126,8 @@ class ViewEstimator(NetworkEstimator):
         self.history_ = History(self.history_)  # the callbacks stay behind
         self.network_ = model.network
         self.view_strengths_, self.view_consistency_ = model.views.strengths, model.consistency
-        self._cluster_features(X, model.features(inputs), n_clusters, random_state)
+        self.views_averaged_ = model.averaged
+        self._cluster_features(len(X), model.features(inputs), n_clusters, random_state)
 
     def _view_options(self, device: torch.device) -> ViewOptions:
         gpu = device.type == "cuda"
@@ -132,38 +144,36 @@ class ViewEstimator(NetworkEstimator):
         )
         check_at_least("steps", steps, 0)
         check_at_least("batch_size", size, 2)
+        check_at_least("partners", self.partners, 0)
         check_learning_rate(rate)
         precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
         check_precision(precision, device)
         if self.compile:
             check_compilable(device, None)
         changes = None if isinstance(self.views, str) and self.views == "auto" else self.views
+        for name, value in (("views", changes), ("losses", self.losses)):
+            if value is not None and not isinstance(value, Mapping):
+                raise InputError(
+                    f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
+                )
         schedule = Schedule(int(steps), int(size), float(rate))
-        return ViewOptions(schedule, changes, self.losses, precision, bool(self.compile))
+        return ViewOptions(
+            schedule, int(self.partners), changes, self.losses, precision, bool(self.compile)
+        )
 
     def _cluster_features(
-        self, X: Any, Z: Tensor, n_clusters: int, random_state: np.random.RandomState
+        self, n: int, Z: Tensor, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
-        """Cluster all samples' features Z by the closed form, in the first process if many."""
-        share = slice(None)
-        if distributed.active():
-            counts = distributed.row_counts(len(X), Z.device)
-            start = sum(counts[: distributed.rank()])
-            share = slice(start, start + len(X))
-            self.share_ = (start, len(Z))
-        labels = torch.empty(len(Z), dtype=torch.int64)
-        if distributed.rank() == 0:
-            with distributed.alone():
-                closed = self._closed_form_of(n_clusters, random_state).fit(Z)
-            self._closed_form = closed
-            labels.copy_(torch.from_numpy(closed.labels_))
-            self.all_labels_ = closed.labels_
-            self._take(closed)
-            self.affinity_matrix_, self.embedding_ = closed.affinity_matrix_, closed.embedding_
-            self.coefficients_ = closed.coefficients_
-        distributed.broadcast(labels, 0)
-        self.labels_ = labels.numpy()[share].copy()
-        self.latents_ = Z[share].cpu().numpy()
+        """Cluster by the closed form of the features Z of all samples, n of them this process's."""
+        start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
+        Z = Z[start : start + n]
+        closed = self._closed_form = self._closed_form_of(n_clusters, random_state).fit(Z)
+        for name in CLUSTERING:
+            self.__dict__.pop(name, None)
+            if name in vars(closed):  # of many processes the first one has them all
+                setattr(self, name, vars(closed)[name])
+        self._take(closed)
+        self.latents_ = Z.cpu().numpy()
         self._n_features_out = Z.shape[1]
 
     def _closed_form_of(self, n_clusters: int, random_state: Any) -> ClosedFormSubspaceClustering:
@@ -190,7 +200,7 @@ class ViewEstimator(NetworkEstimator):
         device = resolve_device(self.device)
         inputs = NetworkInputs(check_array(self, X, reset=False), device, self.input_scale_)
         views = Views(self.network_.spec.sample_shape, self.view_strengths_)
-        return view_features(self.network_, inputs, views)
+        return ViewModel(self.network_, views, self.views_averaged_).features(inputs)
 
     def _predict_views(self, X: Any) -> np.ndarray:
         check_whole(self)
@@ -203,19 +213,21 @@ class ViewEstimator(NetworkEstimator):
         tensors, values = super()._state()
         if self._has_views():
             parts, closed = self._closed_form._state()
+            del parts["labels"]  # the model's own
             tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
             values["closed_form"] = closed
-            values["views"] = [self.view_strengths_, self.view_consistency_]
+            averaged = self.views_averaged_
+            values["views"] = [self.view_strengths_, self.view_consistency_, averaged]
         return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
         if "views" not in values:
             return
-        self.view_strengths_, self.view_consistency_ = values["views"]
+        self.view_strengths_, self.view_consistency_, self.views_averaged_ = values["views"]
         self.latents_ = tensors["latents"].numpy()
         self._closed_form = self._closed_form_of(int(self.n_clusters), None)
-        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}
+        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # labels as well
         self._closed_form._restore(parts, values["closed_form"])
         self._take(self._closed_form)
 

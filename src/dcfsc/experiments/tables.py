@@ -16,6 +16,7 @@ from . import paper
 from .catalogue import get
 from .cells import CellStore, Record
 from .methods import METHODS, get_method
+from .views_table import VIEW_COLUMNS, VIEW_LEGEND, view_rows
 
 Row = dict[str, Any]
 MARK = "†"
@@ -228,6 +229,7 @@ MEMORY_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 _SUMMARIES: dict[str, Callable[[CellStore], list[Row]]] = {
     "parameters": parameter_rows,
     "memory": memory_rows,
+    "views": view_rows,
 }
 
 
@@ -256,6 +258,8 @@ def to_markdown(store: CellStore, rows: list[Row]) -> str:
         lines += _grid(PARAMETER_COLUMNS, rows)
     elif store.experiment == "memory":
         lines += [*_grid(MEMORY_COLUMNS, rows), "", MEMORY_LEGEND]
+    elif store.experiment == "views":
+        lines += [*_grid(VIEW_COLUMNS, rows), "", VIEW_LEGEND]
     else:
         lines += clustering_markdown(store, rows)
     for note in _notes(store):
@@ -297,6 +301,8 @@ def headline(record: Record) -> str:
             if record.get(name):
                 line += f", {name} {record[name]['error']:.2f}"
         return line
+    if "with_kmeans" in record:
+        return f"error {record['error']:.2f}%, with k-means {record['with_kmeans']:.2f}"
     if "seconds_a_step" in record:
         peak = record["memory"]["peak_bytes"] / 2**20
         return f"{peak:,.0f} MiB, {record['seconds_a_step']:.3g} s a step"

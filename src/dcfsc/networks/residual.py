@@ -39,7 +39,7 @@ class ViewNetwork(nn.Module):
         else:
             self.encoder = FeatureHead(spec)
         self.projector = nn.Sequential(
-            _linear(spec.latent_dim, spec.hidden),
+            _linear(spec.latent_dim, spec.hidden, bias=False),
             SharedBatchNorm1d(spec.hidden),
             nn.ReLU(),
             _linear(spec.hidden, spec.projection),
@@ -128,7 +128,7 @@ class FeatureHead(nn.Module):
         super().__init__()
         self.shortcut = _linear(spec.input_dim, spec.latent_dim)
         self.layers = nn.Sequential(
-            _linear(spec.input_dim, spec.hidden),
+            _linear(spec.input_dim, spec.hidden, bias=False),
             SharedBatchNorm1d(spec.hidden),
             nn.ReLU(),
             _linear(spec.hidden, spec.latent_dim),
@@ -165,9 +165,9 @@ def _standardised(x: Tensor) -> Tensor:
     return (x - mean) / (spread + 1e-3)
 
 
-def _linear(inputs: int, outputs: int) -> Any:
+def _linear(inputs: int, outputs: int, bias: bool = True) -> Any:
     # A layer initialises itself from the global generator unless this is skipped.
-    return nn.utils.skip_init(nn.Linear, inputs, outputs)
+    return nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias)
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> Any:

@@ -12,7 +12,7 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     """Normalise x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
     others = [i for i in range(x.ndim) if i != 1]
     shape = [1, -1, *[1] * (x.ndim - 2)]
-    wide = x.float()
+    wide = x if x.dtype == torch.float64 else x.float()
     count = distributed.total_number(x.numel() / x.shape[1])
     mean = distributed.differentiable_total(wide.sum(others)) / count
     centred = wide - mean.view(shape)

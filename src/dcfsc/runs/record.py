@@ -19,7 +19,14 @@ from .folder import FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
 
-CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_")
+CHOSEN = (
+    "lam_",
+    "effective_dof_",
+    "representation_",
+    "stability_",
+    "view_strengths_",
+    "view_consistency_",
+)
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 WITNESSES = 64  # samples that the data are known by
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given

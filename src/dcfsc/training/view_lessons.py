@@ -26,11 +26,14 @@ class Lessons(nn.Module):
         How often each is taken, added up along the row.
     targets : Tensor (N,)
         The cluster of each sample, -1 where it is not known.
+    first : Tensor (N,)
+        The clusters of the first lesson, -1 before it.
     """
 
     partners: Tensor
     shares: Tensor
     targets: Tensor
+    first: Tensor
 
     def __init__(self, n: int, device: torch.device, k: int = PARTNERS):
         super().__init__()
@@ -38,29 +41,31 @@ class Lessons(nn.Module):
         self.register_buffer("partners", own)
         self.register_buffer("shares", torch.ones(n, 1 + k, device=device))
         self.register_buffer("targets", torch.full((n,), -1, device=device))
+        self.register_buffer("first", torch.full((n,), -1, device=device))
 
     def partner_of(self, rows: Tensor, uniform: Tensor) -> Tensor:
         """A partner (n,) of each of the rows, by one uniform number in [0, 1) for each."""
         place = (uniform[:, None] >= self.shares[rows]).sum(dim=1)
         return self.partners[rows, place.clamp_max(self.partners.shape[1] - 1)]
 
-    def learn_graph(self, graph: csr_array | None) -> None:
-        """Take each sample's k strongest neighbours in an affinity (N, N) as its partners.
+    def learn(self, graph: csr_array | None, labels: np.ndarray | None) -> None:
+        """Take partners from an affinity (N, N), and targets from the clusters (N,) that it has.
 
-        Where processes share the samples, the graph is the first one's, and all of them learn it.
+        The clusters of the first lesson are kept, and are no targets. Those of a later one are
+        where the first lesson's agree with them. Where processes share the samples, the first one
+        brings graph and labels, and all of them learn.
         """
-        if graph is not None:
+        if graph is not None and labels is not None:
             partners, shares = strongest(graph, self.partners.shape[1] - 1)
             self.partners.copy_(torch.from_numpy(partners))
             self.shares.copy_(torch.from_numpy(shares))
-        distributed.broadcast(self.partners, 0)
-        distributed.broadcast(self.shares, 0)
-
-    def learn_clusters(self, labels: np.ndarray | None) -> None:
-        """Take clusters (N,) as targets; the first process's, where there are many."""
-        if labels is not None:
-            self.targets.copy_(torch.from_numpy(labels.astype(np.int64)))
-        distributed.broadcast(self.targets, 0)
+            first = self.first.cpu().numpy()
+            if (first < 0).all():
+                self.first.copy_(torch.from_numpy(labels))
+            else:
+                self.targets.copy_(torch.from_numpy(agreed(labels, first)))
+        for buffer in self.buffers():
+            distributed.broadcast(buffer, 0)
 
 
 def agreed(labels: np.ndarray, others: np.ndarray) -> np.ndarray:

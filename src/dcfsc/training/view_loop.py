@@ -25,7 +25,7 @@ from .chunked import Inputs, chunk_slices, evaluation_chunk
 from .history import History
 from .loop import check_finite, guarded
 from .norms import sum_gradients
-from .precision import network_context
+from .precision import network_context, repeatable_convolutions
 from .view_lessons import Lessons
 from .view_losses import Batch, weighted_terms
 from .views import Views
@@ -63,7 +63,7 @@ def train_views(
     n_clusters: int,
     generator: torch.Generator,
     history: History,
-    teach: Mapping[int, Callable[[], None]] | None = None,
+    lessons_at: Mapping[int, Callable[[], None]] | None = None,
     precision: str = "float32",
     compiled: bool = False,
     checkpoint: Checkpoint | None = None,
@@ -75,7 +75,7 @@ def train_views(
     X : the samples; where they are divided among processes, all of them.
     weights : of the losses, by name.
     lessons : where partners and targets come from.
-    teach : by step, what to call before it; it may change the lessons.
+    lessons_at : by step, what to call before it; it may change the lessons.
     generator : on the device of X; the same in every process.
     """
     device = X.device
@@ -96,12 +96,12 @@ def train_views(
     batch_size = min(schedule.batch_size, len(X))
     every = REPORT_EVERY if device.type == "cuda" else 1
     unseen: list[dict[str, Tensor]] = []
-    with guarded(checkpoint):
+    with guarded(checkpoint), repeatable_convolutions():
         start = time.perf_counter()
         network.train()
         for step in range(done + 1, schedule.steps + 1):
-            if teach is not None and step in teach:
-                teach[step]()
+            if lessons_at is not None and step in lessons_at:
+                lessons_at[step]()
                 network.train()
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(step - 1)
@@ -156,13 +156,12 @@ class _Step:
         pairs = torch.cat((rows, self.lessons.partner_of(rows, uniform)))  # (2 n,)
         drawn = self.views.draw(len(pairs), generator)
         own = distributed.shard(len(pairs), distributed.rank(), distributed.size())
-        part = torch.arange(own.start, own.stop, device=device)
-        x = self.views.apply(self.X[pairs[part]], drawn.rows(part))
+        x = self.views.apply(self.X[pairs[own]], drawn.rows(own))
         with network_context(self.precision, device):
             outputs = self.network(_channels_last(x))
-        outputs = [_whole(output.float(), part, len(pairs)) for output in outputs]
-        features, projections, logits = (output.tensor_split(2) for output in outputs)
-        batch = Batch(features, projections, logits, self.lessons.targets[rows], self.n_clusters)
+        features, projections, logits = (_halves(_whole(o, own, len(pairs))) for o in outputs)
+        targets = _halves(self.lessons.targets[pairs])
+        batch = Batch(features, projections, logits, targets, self.n_clusters)
         with distributed.alone():
             parts = weighted_terms(batch, self.weights)
         # Every process has the whole loss, and gradients are summed over them.
@@ -170,11 +169,18 @@ class _Step:
         return {name: value.detach() for name, value in parts.items()}
 
 
-def _whole(output: Tensor, part: Tensor, n: int) -> Tensor:
+def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
+    first, second = rows.tensor_split(2)
+    return first, second
+
+
+def _whole(output: Tensor, own: slice, n: int) -> Tensor:
     """Every process's rows of a batch as one matrix, with gradients."""
     if not distributed.active():
         return output
-    padded = output.new_zeros(n, output.shape[1]).index_copy(0, part, output)
+    if output.dtype != torch.float64:
+        output = output.float()
+    padded = F.pad(output, (0, 0, own.start, n - own.stop))
     return distributed.differentiable_total(padded)
 
 

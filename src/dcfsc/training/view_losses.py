@@ -1,7 +1,7 @@
 """Losses on the features of two views of a batch, each a mean over samples, to be minimised.
 
 Each term is a pure function of a :class:`Batch`; :func:`total_loss` adds them up by weights.
-All of them are computed in float32 whatever the network's precision is.
+They are computed in float32 or, where the network is, in float64, never in less.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SMOOTHING = 0.1  # of the clusters' labels
 
 @dataclass
 class Batch:
-    """What the losses read: row i of ``first`` and of ``second`` belong to each other."""
+    """What the losses read: of two views a row each, which belong to each other."""
 
     features: tuple[Tensor, Tensor]  # (n, d) each
     projections: tuple[Tensor, Tensor]  # (n, p) each
     logits: tuple[Tensor, Tensor]  # (n, K) each
-    targets: Tensor | None  # (n,) clusters, -1 where unknown
+    targets: tuple[Tensor, Tensor]  # (n,) each, clusters, -1 where unknown
     n_clusters: int
 
 
@@ -38,7 +38,7 @@ def contrastive(batch: Batch) -> Tensor:
 
     - mean_i log exp(p_i . q_i / t) / sum_{v not p_i} exp(p_i . v / t),   |p| = |q| = 1
     """
-    p = F.normalize(torch.cat(batch.projections).float(), dim=1)  # (2n, p)
+    p = _unit(torch.cat(batch.projections))  # (2n, p)
     n = len(p) // 2
     similarity = p @ p.mT / TEMPERATURE
     similarity = similarity.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=p.device), -1e9)
@@ -51,16 +51,16 @@ def coding_rate(batch: Batch) -> Tensor:
 
     The negative volume that the samples fill: it keeps features from collapsing.
     """
-    Z = F.normalize(torch.cat(batch.projections).float(), dim=1)
+    Z = _unit(torch.cat(batch.projections))
     n, d = Z.shape
     gram = Z.mT @ Z * (d / (n * PRECISION**2))
-    eye = torch.eye(d, device=Z.device)
+    eye = torch.eye(d, dtype=Z.dtype, device=Z.device)
     return -torch.linalg.cholesky_ex(gram + eye).L.diagonal().log().sum()
 
 
 def agreement(batch: Batch) -> Tensor:
     """1 - cosine of a view and its partner."""
-    p, q = (F.normalize(part.float(), dim=1) for part in batch.projections)
+    p, q = (_unit(part) for part in batch.projections)
     return 1.0 - (p * q).sum(dim=1).mean()
 
 
@@ -70,27 +70,27 @@ def self_expression(batch: Batch) -> Tensor:
     Z are the mean features of both views at unit length, and lam is that of K m effective degrees
     of freedom. B is a constant of the step, as in Algorithm 2.
     """
-    a, b = (F.normalize(part.float(), dim=1) for part in batch.features)
+    a, b = (_unit(part) for part in batch.features)
     Z = F.normalize(a + b, dim=1)
     operator = solve(Z.detach(), layer_lam(Z, batch.n_clusters), form="features")
     return (Z - operator.apply(Z)).square().sum(dim=1).mean()
 
 
 def clusters(batch: Batch) -> Tensor:
-    """Cross-entropy of both views' logits with the clusters that the closed form has found."""
-    if batch.targets is None:
-        return batch.logits[0].sum() * 0.0
-    losses = [
-        F.cross_entropy(
-            logits.float(),
-            batch.targets,
-            ignore_index=-1,
-            label_smoothing=SMOOTHING,
-            reduction="sum",
-        )
-        for logits in batch.logits
-    ]
-    return sum(losses) / (2 * (batch.targets >= 0).sum().clamp_min(1))
+    """Cross-entropy of the logits with the clusters that the closed form has found."""
+    logits, targets = _wide(torch.cat(batch.logits)), torch.cat(batch.targets)
+    total = F.cross_entropy(
+        logits, targets, ignore_index=-1, label_smoothing=SMOOTHING, reduction="sum"
+    )
+    return total / (targets >= 0).sum().clamp_min(1)
+
+
+def _wide(rows: Tensor) -> Tensor:
+    return rows if rows.dtype == torch.float64 else rows.float()
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return F.normalize(_wide(rows), dim=1)
 
 
 def layer_lam(Z: Tensor, n_clusters: int) -> float:

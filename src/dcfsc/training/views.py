@@ -46,7 +46,7 @@ class Drawn:
     light: Tensor  # (n, 1, g, g) normal
     noise: Tensor | None  # (n, ...) normal, the shape of a sample
 
-    def rows(self, index: Tensor) -> Drawn:
+    def rows(self, index: Tensor | slice) -> Drawn:
         noise = None if self.noise is None else self.noise[index]
         return Drawn(self.uniform[index], self.light[index], noise)
 
