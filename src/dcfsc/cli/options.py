@@ -102,3 +102,19 @@ def number_or_name(text: str | None) -> float | str | None:
         return None if text is None else plain_number(text)
     except ValueError:
         return text
+
+
+def numbers_by_name(option: str, text: str | None) -> dict[str, float] | str | None:
+    """NAME[=NUMBER],... as a mapping, a name without a number at 1; "auto" as it is."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else "auto"
+    values = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        try:
+            values[name] = plain_number(number) if number else 1.0
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"{option} takes NAME or NAME=NUMBER, with commas; got {part[:40]!r}.")
+    return values

@@ -16,6 +16,7 @@ from . import hopkins, paper
 from .catalogue import get
 from .cells import CellStore, Record
 from .methods import METHODS, get_method
+from .views_table import VIEW_COLUMNS, VIEW_LEGEND, view_rows
 
 Row = dict[str, Any]
 MARK = "†"
@@ -261,6 +262,7 @@ _SUMMARIES: dict[str, Callable[[CellStore], list[Row]]] = {
     "parameters": parameter_rows,
     "memory": memory_rows,
     "hopkins155": motion_rows,
+    "views": view_rows,
 }
 
 
@@ -291,6 +293,8 @@ def to_markdown(store: CellStore, rows: list[Row]) -> str:
         lines += [*_grid(MEMORY_COLUMNS, rows), "", MEMORY_LEGEND]
     elif store.experiment == "hopkins155":
         lines += [*_grid(MOTION_COLUMNS, rows), "", MOTION_LEGEND]
+    elif store.experiment == "views":
+        lines += [*_grid(VIEW_COLUMNS, rows), "", VIEW_LEGEND]
     else:
         lines += clustering_markdown(store, rows)
     for note in _notes(store):
@@ -332,6 +336,8 @@ def headline(record: Record) -> str:
             if record.get(name):
                 line += f", {name} {record[name]['error']:.2f}"
         return line
+    if "with_kmeans" in record:
+        return f"error {record['error']:.2f}%, with k-means {record['with_kmeans']:.2f}"
     if "error" in record:
         return f"error {record['error']:.2f}%"
     if "seconds_a_step" in record:

@@ -24,7 +24,15 @@ from .life import FEATURES, MODEL
 from .request import RunRequest
 from .verdict import verdict
 
-CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_", "working_shape_")
+CHOSEN = (
+    "lam_",
+    "effective_dof_",
+    "representation_",
+    "stability_",
+    "working_shape_",
+    "view_strengths_",
+    "view_consistency_",
+)
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 WITNESSES = 64  # samples that the data are known by
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given

@@ -65,7 +65,7 @@ def pretrain(
     done = 0
     if checkpoint is not None:
         done = checkpoint.resume("pretrain", network, optimizer, history, generator=generator)
-    with _guarded(checkpoint):
+    with guarded(checkpoint):
         for epoch in range(done + 1, epochs + 1):
             start = time.perf_counter()
             loss = 0.0
@@ -162,7 +162,7 @@ def train(
         gradient = _WholeBatch(network, X, terms, precision, compiled)
     else:
         gradient = ChunkedStep(network, X, batch_size, terms, precision)
-    with _guarded(checkpoint):
+    with guarded(checkpoint):
         for step in range(done + 1, steps + 1):
             start = time.perf_counter()
             optimizer.zero_grad(set_to_none=True)
@@ -213,7 +213,7 @@ class _WholeBatch:
 
 
 @contextmanager
-def _guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
+def guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
     with nullcontext() if checkpoint is None else checkpoint.deferring_interrupts():
         yield
 

@@ -47,6 +47,14 @@ def network_context(precision: str, device: torch.device) -> AbstractContextMana
     return nullcontext()
 
 
+def repeatable_convolutions() -> AbstractContextManager[Any]:
+    """Let cuDNN take only algorithms that give the same numbers every time."""
+    allow_tf32 = torch.backends.cudnn.allow_tf32
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
+    )
+
+
 def prepare(network: Any, X: Tensor) -> Tensor:
     """Lay images and weights out with the channels last where that is the faster order."""
     if X.is_cuda and X.ndim == 4:
