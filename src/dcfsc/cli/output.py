@@ -14,6 +14,7 @@ NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
 CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
+RUN_HEADER = ("K", "error", "confidence", "sizes", "run")
 CLEAR = 2.0  # times the next candidate's slope
 
 
@@ -125,6 +126,14 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
     return [*facts, report_fact(page)] if page.is_file() else facts
+
+
+def run_row(record: Mapping[str, Any], folder: object) -> tuple[str, ...]:
+    """One of several runs in a line."""
+    error = f"{record['scores']['error']:.2f} %" if record["scores"] else "-"
+    sizes = record["cluster_sizes"]
+    spread = f"{min(sizes)} to {max(sizes)}"
+    return str(record["n_clusters"]), error, f"{record['confidence']:.3f}", spread, str(folder)
 
 
 def report_fact(page: Path) -> tuple[str, str]:

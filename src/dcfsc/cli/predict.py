@@ -40,15 +40,17 @@ def predict(
 ) -> None:
     """Label new samples with the model of a run and write them to a .csv file."""
     from dcfsc import metrics
+    from dcfsc.runs.edits import read_edits
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.life import PREDICTIONS
     from dcfsc.runs.prediction import predict_run
     from dcfsc.runs.record import describe_data
 
-    record = read_run(run).record
+    saved = read_run(run)
+    record, clusters = saved.record, read_edits(saved).clusters
     samples = load_samples(data, labels, size, color, skip_broken, record["seed"])
     predicted = predict_run(run, samples, out, device=device)
-    sizes = [int((predicted == k).sum()) for k in range(record["n_clusters"])]
+    sizes = [int((predicted == k).sum()) for k in clusters]
     scores = None if samples.y is None else metrics.score(samples.y, predicted)
     file = str(out or run / PREDICTIONS)
     if as_json:
