@@ -96,6 +96,17 @@ def count_or_auto(text: str) -> int | str:
     return int(text)
 
 
+def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
+    """The number of clusters, several of them, or "auto"."""
+    parts = text.split(",")
+    if len(parts) == 1:
+        return count_or_auto(text)
+    counts = tuple(count_or_auto(part) for part in parts)
+    if "auto" in counts or len(set(counts)) < len(counts):
+        raise InputError(f"-k takes different integers, as in 10,20,40; got {text[:40]!r}.")
+    return counts  # type: ignore[return-value]
+
+
 def number_or_name(text: str | None) -> float | str | None:
     """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
     try:

@@ -16,6 +16,7 @@ FEW_CLUSTERS = 12
 CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
 ENCODER_GAIN = "0.7% error instead of 44% on 720 photographs of 12 kinds"
 MUCH_ROOM = 10_000_000
+RUN_HEADER = ("K", "error", "confidence", "sizes", "run")
 CLEAR = 2.0  # times the next candidate's slope
 
 
@@ -160,6 +161,14 @@ def _working(record: Mapping[str, Any]) -> str:
     if shape is None or record.get("features") or list(shape) == list(record["data"]["shape"]):
         return ""
     return f" (images compared at {shape[-2]} x {shape[-1]})"
+
+
+def run_row(record: Mapping[str, Any], folder: object) -> tuple[str, ...]:
+    """One of several runs in a line."""
+    error = f"{record['scores']['error']:.2f} %" if record["scores"] else "-"
+    sizes = record["cluster_sizes"]
+    spread = f"{min(sizes)} to {max(sizes)}"
+    return str(record["n_clusters"]), error, f"{record['confidence']:.3f}", spread, str(folder)
 
 
 def report_fact(page: Path) -> tuple[str, str]:

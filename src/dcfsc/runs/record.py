@@ -125,6 +125,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     result = {
         **{name: fitted.get(name) for name in CHOSEN},
         "cluster_sizes": sizes.tolist(),
+        "confidence": float(np.mean(estimator.confidence_)),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
         "history": list(fitted.get("history_", ())),
         "model": MODEL if hasattr(estimator, "save") else None,
