@@ -190,7 +190,7 @@ def fit(
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
-    reading = reading_for(features, device)
+    reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.executor import execute
     from dcfsc.runs.request import RunRequest
