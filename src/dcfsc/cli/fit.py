@@ -23,6 +23,7 @@ from dcfsc.cli.options import (
     load_samples,
     number_or_name,
     numbers_by_name,
+    reading_for,
 )
 
 # Options that only the training of a network has: to give one is to ask for a network.
@@ -238,9 +239,7 @@ def fit(
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
-    from dcfsc.estimators.registry import reading_for
-
-    reading = reading_for(features, device)
+    reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest

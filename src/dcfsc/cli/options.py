@@ -87,6 +87,17 @@ def load_samples(
     )
 
 
+def reading_for(features: str | None, device: str, spec: str) -> Reading | None:
+    """How the images of a folder are to be read for these features, where that matters to them."""
+    if features is None or not features.startswith("encoder") or not Path(spec).is_dir():
+        return None  # before anything is imported
+    from dcfsc.estimators import registry
+    from dcfsc.stages import stage
+
+    stage("opening the encoder")
+    return registry.reading_for(features, device)
+
+
 def count_or_auto(text: str) -> int | str:
     """The number of clusters, or "auto"."""
     if text.strip() == "auto":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -91,11 +92,12 @@ def encoder_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [("encoder", features["encoder"])] if "encoder" in features else []
     if not record["data"].get("photographs"):
         return []
+    how = "" if find_spec("efficientnet_lite_pytorch") else "; pip install 'dcfsc[encoders]'"
     return [
         (
             "advice",
             "these are colour photographs: --features encoder compares what they show, not their "
-            f"pixels ({ENCODER_GAIN}); pip install 'dcfsc[encoders]'",
+            f"pixels ({ENCODER_GAIN}){how}",
         )
     ]
 

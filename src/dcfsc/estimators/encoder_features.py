@@ -134,7 +134,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         check_finite(pixels, first=int(rows[0]))
         for start in range(0, len(rows), size):
             batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + size]))
-            features = encoder(encoder.images.cut(self._colour(batch)))
+            batch = self._colour(batch.to(encoder.device))
+            features = encoder(encoder.images.cut(batch))
             if not torch.isfinite(features).all():
                 raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
             out[rows[start : start + size]] = features.numpy()

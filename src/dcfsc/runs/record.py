@@ -13,6 +13,7 @@ import numpy as np
 
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
+from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.datasets.images import Reading, check_size
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
@@ -99,8 +100,11 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
 def fingerprint(X: Any) -> str:
     """SHA-256 of up to ``WITNESSES`` samples of X (N, ...), spread evenly."""
     digest = hashlib.sha256()
-    for row in np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64)):
-        digest.update(np.ascontiguousarray(X[int(row)]).tobytes())
+    rows = np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64))
+    # image files are decoded together, by several threads
+    samples = X[rows] if isinstance(X, StreamedImages) else (X[int(row)] for row in rows)
+    for sample in samples:
+        digest.update(np.ascontiguousarray(sample).tobytes())
     return digest.hexdigest()
 
 
