@@ -56,6 +56,8 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "classes": 3,
         "notes": data.notes,
         "directory": None,  # where paths start from; these samples have none
+        "reading": None,
+        "photographs": False,
     }
     packages = {"torch", "numpy", "scipy", "scikit-learn"}
     assert set(record["versions"]) == {"python", "dcfsc", *packages}

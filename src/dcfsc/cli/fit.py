@@ -22,10 +22,15 @@ from dcfsc.cli.options import (
     counts_or_auto,
     load_samples,
     number_or_name,
+    numbers_by_name,
+    reading_for,
 )
 
 # Options that only the training of a network has: to give one is to ask for a network.
 TRAINING_OPTIONS = (
+    "training",
+    "views",
+    "losses",
     "steps",
     "weights",
     "network",
@@ -79,13 +84,44 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How samples are seen: given, metric, metric-twice, scattering, shifts, mirror, "
-            "shifts+mirror, or auto, as the data say.",
+            help="How samples are seen: given, metric, metric-twice, affine, scattering, shifts, "
+            "mirror, shifts+mirror, or auto, as the data say.",
             show_default="auto",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Training steps.", show_default="100; dsc: 300")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Training steps.",
+            show_default="100; views: 1500, without a GPU 300; dsc: 300",
+        ),
+    ] = None,
+    training: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How dcfsc trains: reconstruction, or views of the samples.",
+            show_default="reconstruction; views for --network head",
+        ),
+    ] = None,
+    views: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES|auto",
+            help="Changes that views have, as in geometry,light=0.5: geometry, mirror, light, "
+            "contrast, colour, hole, noise.",
+            show_default="auto, as the data say",
+        ),
+    ] = None,
+    losses: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
+            "coding_rate, agreement, self_expression.",
+            show_default="contrastive,clusters",
+        ),
     ] = None,
     affinity: Annotated[
         str | None,
@@ -102,14 +138,20 @@ def fit(
     features: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Compute these first, and cluster them: scattering or autoencoder."
+            metavar="NAME",
+            help="Compute these first, and cluster them: encoder, encoder:NAME (a pretrained "
+            "network), scattering or autoencoder.",
         ),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="The network's architecture.", show_default="auto")
+        str | None,
+        typer.Option(
+            help="The network's architecture; for views also residual, and head for features.",
+            show_default="auto",
+        ),
     ] = None,
     pretrain_epochs: Annotated[
         int | None,
@@ -120,17 +162,19 @@ def fit(
         ),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam.", show_default="0.001")
+        float | None, typer.Option(help="Of Adam.", show_default="0.001; views: 0.003")
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Samples of a chunk: the same steps with less memory.", show_default="all"
+            min=1,
+            help="Samples of a chunk: the same steps with less memory. Of views: of a mini-batch.",
+            show_default="all; views: 512, without a GPU 256",
         ),
     ] = None,
     labels: LabelsOption = None,
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     resume: Annotated[
@@ -175,6 +219,9 @@ def fit(
         "lam": number_or_name(lam),
         "subspace_dim": subspace_dim,
         "representation": representation,
+        "training": training,
+        "views": numbers_by_name("--views", views),
+        "losses": numbers_by_name("--losses", losses),
         "steps": steps,
         "affinity": affinity,
         "assign": assign,
@@ -192,7 +239,8 @@ def fit(
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
-    samples = load_samples(data, labels, size, color, skip_broken, seed)
+    reading = reading_for(features, device, data)
+    samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 

@@ -33,7 +33,7 @@ def report(
         typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
     ] = None,
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     quiet: QuietOption = False,
 ) -> None:

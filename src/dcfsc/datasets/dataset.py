@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.datasets.finite import unmasked
+from dcfsc.datasets.images import Reading
 from dcfsc.errors import InputError, writable
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
@@ -39,6 +40,10 @@ class Dataset:
         The columns of a table.
     notes : str
         What a reader of a number measured on these data must know.
+    reading : Reading or None
+        How images were read, or resized: what has to be done to new samples too.
+    photographs : bool
+        Whether they come from a folder of colour photographs.
     """
 
     name: str
@@ -48,6 +53,8 @@ class Dataset:
     label_names: list[str] | None = None
     notes: str = ""
     feature_names: list[str] | None = None
+    reading: Reading | None = None
+    photographs: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))

@@ -204,6 +204,8 @@ def gather(estimator: Any) -> None:
         for name, rows in vars(estimator).items()
         if name in ("latents_", "_training_features", "leverage_") and rows is not None
     }
+    if "_closed_form" in vars(estimator):
+        gather(estimator._closed_form)
     if distributed.rank() != 0:
         return
     for name, rows in whole.items():

@@ -51,6 +51,7 @@ def summary(record: Mapping[str, Any], details: Details, present: Sequence[int])
         ("Features", (record.get("features") or {}).get("name")),
         ("Seed", str(record.get("seed"))),
         ("Representation", record.get("representation_")),
+        ("Verdict", (record.get("verdict") or {}).get("words")),
         ("λ", f"{record['lam_']:.6g}" if record.get("lam_") is not None else None),
         ("Device", f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"),
         ("Started", f"{started} UTC"),
