@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -186,6 +186,26 @@ def shard(n: int, rank: int, size: int) -> slice:
 def total(tensor: Tensor) -> Tensor:
     """The sum of ``tensor`` over the processes, in place and returned; every one gets it."""
     return _exchanged(tensor, dist.all_reduce) if active() else tensor
+
+
+def differentiable_total(tensor: Tensor) -> Tensor:
+    """The sum of ``tensor`` over the processes, of which each adds its part to the one loss.
+
+    The gradient is the sum of the processes' gradients. ``tensor`` itself is left as it is.
+    """
+    return _Total.apply(tensor) if active() else tensor
+
+
+class _Total(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        # Back-propagation may run in a thread that does not know whether samples are divided.
+        ctx.context = copy_context()
+        return total(tensor.clone())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return ctx.context.run(total, gradient.clone())
 
 
 def total_number(value: float) -> float:

@@ -24,7 +24,7 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed, networks
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.estimators import sharded
-from dcfsc.networks import ConvSpec, MLPSpec
+from dcfsc.networks import ConvSpec, MLPSpec, ResidualSpec
 from dcfsc.self_expression import solve
 from dcfsc.training import (
     Absolute,
@@ -193,6 +193,25 @@ def deep(path: Path) -> Results:
     return fitted(DCFSC(3, network=spec, **options), X.astype(np.float32), X[:9], path)
 
 
+def views(path: Path) -> Results:
+    """Stripes of three directions at random phases; the encoder learns from views of them."""
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    across, down = np.array([(1, 0), (0, 1), (1, 1)]).T[:, y, None, None]
+    rows, columns = np.mgrid[:8, :8]
+    X = np.sin(np.pi / 2 * (across * columns + down * rows) + generator.uniform(0, 6, (60, 1, 1)))
+    X = (X + 0.1 * generator.random(X.shape)).astype(np.float32)
+    spec = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8)
+    options: dict[str, Any] = {"training": "views", "network": spec, "steps": 4, "batch_size": 21}
+    options |= {"device": "cpu", "random_state": 3, "verbose": False}
+    model = DCFSC(3, **options)
+    losses = dict.fromkeys(("contrastive", "coding_rate", "agreement", "self_expression"), 1.0)
+    model.set_params(losses={**losses, "clusters": 1.0})
+    found = fitted(model, X, X[:9], path)
+    found |= {f"strength of {name}": s for name, s in model.view_strengths_.items()}
+    return found | {"losses": np.array(model.history_.column("loss"))}
+
+
 CASES: dict[str, Callable[..., Results]] = {
     "gradients": gradients,
     "training": training,
@@ -202,13 +221,14 @@ CASES: dict[str, Callable[..., Results]] = {
     "scattered": scattered,
     "shared products": shared_products,
     "deep": deep,
+    "views": views,
 }
 
 
 def run_all(folder: Path, size: int) -> None:
     results = {}
     for case, function in CASES.items():
-        takes_path = function in (closed_form, orbits, scattered, shared_products, deep)
+        takes_path = function in (closed_form, orbits, scattered, shared_products, deep, views)
         path = folder / f"{case}-{size}.safetensors"
         found = function(path) if takes_path else function()
         results |= {f"{case}: {name}": np.asarray(value) for name, value in found.items()}

@@ -196,7 +196,7 @@ def test_many_classes_become_a_picture(record: dict[str, Any], details: Details)
     confusion = np.zeros((30, 3), np.int64)
     confusion[:3] = details.confusion
     page = render(record, replace(details, class_names=names, confusion=confusion))
-    assert "confusion-picture" in page
+    assert '<div class="confusion-picture"' in page
     assert '<table class="confusion">' not in page
 
 
@@ -220,18 +220,21 @@ def test_page_of_seventy_thousand_noisy_images_stays_small(
     large = replace(
         details,
         labels=labels,
-        confidence=rng.random(n),
+        clusters=np.column_stack([labels, (labels + 1) % K]),
+        probabilities=rng.random((n, 2)),
+        parts=2 * labels,
+        coupling=rng.random((K, K)),
         degrees=rng.random(n),
         leverage=rng.random(n),
         truth=rng.integers(0, K, n),
         blocks=rng.random((400, 400)),
         view_samples=np.arange(shown),
-        view=rng.normal(size=(shown, 2)),
+        view=rng.normal(size=(n, 2)),
         shown=np.argsort(labels[:shown], kind="stable"),
         role=np.tile([0] * 8 + [1] * 8 + [3] * 34, K),
-        rival=rng.integers(0, K, shown),
-        neighbours=rng.integers(0, n, (shown, 5)),
-        names=np.array([f"some_folder/some_picture_{i}.png" for i in range(shown)]),
+        neighbours=rng.integers(0, n, (n, 5)),
+        neighbour_weights=rng.random((n, 5)),
+        files=np.array([f"/some_folder/some_picture_{i}.png" for i in range(shown)]),
         thumbnails=rng.integers(0, 256, (shown, 28, 28), dtype=np.uint8),
         class_names=np.array([str(i) for i in range(K)]),
         confusion=rng.integers(0, 9, (K, K)),

@@ -176,10 +176,10 @@ def test_what_is_decided():
 
 def test_candidates_are_compared_on_some_samples_of_each_cluster():
     few, many = judged_rows(5000, 10), judged_rows(5000, 50)
-    assert (len(few), len(many)) == (800, 3000)
+    assert (len(few), len(many)) == (1000, 3000)
     assert (np.diff(few) > 0).all()
     assert few[-1] < 5000
-    assert np.array_equal(judged_rows(700, 2), np.arange(700))
+    assert np.array_equal(judged_rows(900, 2), np.arange(900))
 
 
 def seeded():

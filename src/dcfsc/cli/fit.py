@@ -19,14 +19,18 @@ from dcfsc.cli.options import (
     QuietOption,
     SizeOption,
     SkipOption,
-    count_or_auto,
+    counts_or_auto,
     load_samples,
     number_or_name,
+    numbers_by_name,
     reading_for,
 )
 
 # Options that only the training of a network has: to give one is to ask for a network.
 TRAINING_OPTIONS = (
+    "training",
+    "views",
+    "losses",
     "steps",
     "weights",
     "network",
@@ -43,7 +47,10 @@ def fit(
     clusters: Annotated[
         str,
         typer.Option(
-            "--clusters", "-k", metavar="K|auto", help="Number of clusters; auto: see suggest-k."
+            "--clusters",
+            "-k",
+            metavar="K|K,K,...|auto",
+            help="Number of clusters; several share one graph, a run each; auto: see suggest-k.",
         ),
     ],
     method: Annotated[
@@ -77,13 +84,44 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How samples are seen: given, metric, metric-twice, scattering, shifts, mirror, "
-            "shifts+mirror, or auto, as the data say.",
+            help="How samples are seen: given, metric, metric-twice, affine, scattering, shifts, "
+            "mirror, shifts+mirror, or auto, as the data say.",
             show_default="auto",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Training steps.", show_default="100; dsc: 300")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Training steps.",
+            show_default="100; views: 1500, without a GPU 300; dsc: 300",
+        ),
+    ] = None,
+    training: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How dcfsc trains: reconstruction, or views of the samples.",
+            show_default="reconstruction; views for --network head",
+        ),
+    ] = None,
+    views: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES|auto",
+            help="Changes that views have, as in geometry,light=0.5: geometry, mirror, light, "
+            "contrast, colour, hole, noise.",
+            show_default="auto, as the data say",
+        ),
+    ] = None,
+    losses: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
+            "coding_rate, agreement, self_expression.",
+            show_default="contrastive,clusters",
+        ),
     ] = None,
     affinity: Annotated[
         str | None,
@@ -109,7 +147,11 @@ def fit(
         str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="The network's architecture.", show_default="auto")
+        str | None,
+        typer.Option(
+            help="The network's architecture; for views also residual, and head for features.",
+            show_default="auto",
+        ),
     ] = None,
     pretrain_epochs: Annotated[
         int | None,
@@ -120,12 +162,14 @@ def fit(
         ),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam.", show_default="0.001")
+        float | None, typer.Option(help="Of Adam.", show_default="0.001; views: 0.003")
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Samples of a chunk: the same steps with less memory.", show_default="all"
+            min=1,
+            help="Samples of a chunk: the same steps with less memory. Of views: of a mini-batch.",
+            show_default="all; views: 512, without a GPU 256",
         ),
     ] = None,
     labels: LabelsOption = None,
@@ -164,15 +208,20 @@ def fit(
     """Cluster DATA into K groups and write a run's folder.
 
     The folder holds labels.csv, run.json (every parameter, versions, scores), the model, and
-    report.html with the details.npz that it is drawn from.
+    report.html with the details.npz that it is drawn from. With -k 10,20,40 there is a run for each
+    number, in DIR/k10, DIR/k20 and DIR/k40.
     """
+    counts = counts_or_auto(clusters)
     options = {
-        "n_clusters": count_or_auto(clusters),
+        "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
         "device": device,
         "lam": number_or_name(lam),
         "subspace_dim": subspace_dim,
         "representation": representation,
+        "training": training,
+        "views": numbers_by_name("--views", views),
+        "losses": numbers_by_name("--losses", losses),
         "steps": steps,
         "affinity": affinity,
         "assign": assign,
@@ -192,7 +241,7 @@ def fit(
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
     reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
-    from dcfsc.runs.executor import execute
+    from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 
     def tell(record: dict[str, Any]) -> None:
@@ -214,12 +263,28 @@ def fit(
         timeout=dist_timeout,
         command=ctx.obj,
     )
+    if isinstance(counts, tuple):
+        runs = execute_each(request, counts, tell if watched else None)
+        if as_json:
+            print(json.dumps([_shown(run) for run in runs]))
+        elif talk:
+            if not watched:
+                tell(max(runs, key=lambda run: run.record["n_clusters"]).record)
+            output.print_table(
+                output.RUN_HEADER, [output.run_row(r.record, r.folder) for r in runs]
+            )
+        return
     run = execute(request, tell if watched else None)
     if run is None:  # one of many processes, and not the first
         return
     if as_json:
-        shown = {key: value for key, value in run.record.items() if key != "history"}
-        print(json.dumps({"run": str(run.folder), **shown}))
+        print(json.dumps(_shown(run)))
     elif talk:
         before = [] if watched else output.start_facts(run.record)
         output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+
+
+def _shown(run: Any) -> dict[str, Any]:
+    """A run as --json prints it."""
+    shown = {key: value for key, value in run.record.items() if key != "history"}
+    return {"run": str(run.folder), **shown}

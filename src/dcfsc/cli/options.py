@@ -110,9 +110,36 @@ def count_or_auto(text: str) -> int | str:
     return int(text)
 
 
+def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
+    """The number of clusters, several of them, or "auto"."""
+    parts = text.split(",")
+    if len(parts) == 1:
+        return count_or_auto(text)
+    counts = tuple(count_or_auto(part) for part in parts)
+    if "auto" in counts or len(set(counts)) < len(counts):
+        raise InputError(f"-k takes different integers, as in 10,20,40; got {text[:40]!r}.")
+    return counts  # type: ignore[return-value]
+
+
 def number_or_name(text: str | None) -> float | str | None:
     """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
     try:
         return None if text is None else plain_number(text)
     except ValueError:
         return text
+
+
+def numbers_by_name(option: str, text: str | None) -> dict[str, float] | str | None:
+    """NAME[=NUMBER],... as a mapping, a name without a number at 1; "auto" as it is."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else "auto"
+    values = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        try:
+            values[name] = plain_number(number) if number else 1.0
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"{option} takes NAME or NAME=NUMBER, with commas; got {part[:40]!r}.")
+    return values

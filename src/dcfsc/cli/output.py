@@ -17,6 +17,7 @@ FEW_CLUSTERS = 12
 CANDIDATE_HEADER = ("K", "slope", "agreement", "gap")
 ENCODER_GAIN = "0.8% error instead of 37.5% on 720 photographs of 12 kinds"
 MUCH_ROOM = 10_000_000
+RUN_HEADER = ("K", "error", "confidence", "sizes", "run")
 CLEAR = 2.0  # times the next candidate's slope
 
 
@@ -144,6 +145,8 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     if record.get("stability_"):
         scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
         facts.append(("stability", scores))
+    if record.get("verdict"):
+        facts.append(("verdict", record["verdict"]["words"]))
     if record["lam_"] is not None:
         facts.append(("lam", f"{record['lam_']:.6g}"))
     if record["effective_dof_"] is not None:
@@ -160,6 +163,14 @@ def _working(record: Mapping[str, Any]) -> str:
     if shape is None or record.get("features") or list(shape) == list(record["data"]["shape"]):
         return ""
     return f" (images compared at {shape[-2]} x {shape[-1]})"
+
+
+def run_row(record: Mapping[str, Any], folder: object) -> tuple[str, ...]:
+    """One of several runs in a line."""
+    error = f"{record['scores']['error']:.2f} %" if record["scores"] else "-"
+    sizes = record["cluster_sizes"]
+    spread = f"{min(sizes)} to {max(sizes)}"
+    return str(record["n_clusters"]), error, f"{record['confidence']:.3f}", spread, str(folder)
 
 
 def report_fact(page: Path) -> tuple[str, str]:

@@ -17,7 +17,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="eyaleb, orl, coil100, lambda, parameters, memory, or smoke (a minute, no data).",
+            help="eyaleb, orl, coil100, hopkins155, lambda, parameters, memory, views, or smoke (a "
+            "minute, no data).",
         ),
     ],
     methods: Annotated[
@@ -26,6 +27,9 @@ def reproduce(
     trials: Annotated[int | None, typer.Option(min=1, help="Seeds per cell.")] = None,
     clusters: Annotated[
         str | None, typer.Option(metavar="K,K", help="Some numbers of people (eyaleb).")
+    ] = None,
+    datasets: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Some of the datasets (views).")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results are.")] = Path(
         "results"
@@ -54,7 +58,8 @@ def reproduce(
         experiments.reproduce(
             experiment,
             out=out,
-            methods=None if methods is None else [m.strip() for m in methods.split(",")],
+            methods=_names(methods),
+            datasets=_names(datasets),
             trials=trials,
             clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
             device=device,
@@ -64,6 +69,10 @@ def reproduce(
             jobs=jobs,
             report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
         )
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:

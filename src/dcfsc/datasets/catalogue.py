@@ -11,6 +11,7 @@ import numpy as np
 
 from dcfsc.datasets import originals
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
+from dcfsc.datasets.motions import HOPKINS155
 from dcfsc.datasets.registry import Download, Entry, Form, data_root, file_named, idx_pairs, tree_of
 
 
@@ -134,7 +135,19 @@ MNIST = Entry(
     ),
 )
 
-ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST)}
+FASHION = Entry(
+    name="fashion-mnist",
+    n=70000,
+    shape=(28, 28),
+    classes=10,
+    source="Zalando Research, https://github.com/zalandoresearch/fashion-mnist",
+    licence="MIT; Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking "
+    "machine learning algorithms, 2017",
+    folders=("fashion-mnist", "fashion"),
+    forms=(_npz("fashion-mnist", "fashion_28x28.npz"),),
+)
+
+ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, HOPKINS155)}
 
 
 def load_digits() -> Dataset:

@@ -36,6 +36,8 @@ class Dataset:
         The file that each sample came from, for folders of images.
     label_names : list of str, or None
         ``label_names[y[i]]`` is the label as the file spells it.
+    feature_names : list of str, or None
+        The columns of a table.
     notes : str
         What a reader of a number measured on these data must know.
     reading : Reading or None
@@ -50,6 +52,7 @@ class Dataset:
     paths: list[str] | None = None
     label_names: list[str] | None = None
     notes: str = ""
+    feature_names: list[str] | None = None
     reading: Reading | None = None
     photographs: bool = False
 
@@ -58,7 +61,7 @@ class Dataset:
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
-        for field in ("paths", "label_names"):
+        for field in ("paths", "label_names", "feature_names"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
         if self.X.ndim not in (2, 3, 4):

@@ -11,6 +11,7 @@ from typing import Any
 from dcfsc.datasets import arrays, folders, images, parquet, tables
 from dcfsc.datasets.catalogue import ENTRIES, load_digits, names
 from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.motions import HOPKINS155, load_sequence
 from dcfsc.datasets.subspaces import synthetic
 from dcfsc.errors import InputError, unknown_name
 
@@ -44,7 +45,8 @@ def load(
     ----------
     spec : str or Path
         One of ``names()``, or a path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of
-        images. A name goes before a file of that name: write ./orl for a folder orl.
+        images. A name goes before a file of that name: write ./orl for a folder orl. Hopkins-155
+        is loaded by the sequence, as in "hopkins155/cars1".
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
@@ -68,7 +70,9 @@ def load(
     """
     size = images.check_size(size)
     try:
-        if isinstance(spec, str) and spec in names():
+        if isinstance(spec, str) and spec.startswith(f"{HOPKINS155.name}/"):
+            data = _load_sequence(spec, labels, size, options)
+        elif isinstance(spec, str) and spec in names():
             data = _load_named(spec, labels, size, reading, options)
         else:
             folder = {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
@@ -105,6 +109,15 @@ def _resized(
     if size is None or data.reading is not None:
         return data
     return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
+
+
+def _load_sequence(
+    spec: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
+) -> Dataset:
+    if labels not in (None, arrays.NO_LABELS) or size is not None:
+        raise InputError(f"{spec} has labels of its own and no images; leave labels and size out.")
+    options.pop("download", None)
+    return _call(load_sequence, spec, options, spec.partition("/")[2])
 
 
 def _load_path(

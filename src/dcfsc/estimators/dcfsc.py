@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.machine import resolve_device
-from dcfsc.self_expression import ClosedForm, choose_lam, solve, target_dof
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
     Callback,
@@ -26,17 +26,19 @@ from dcfsc.training import (
 )
 
 from .base import SubspaceClusterer
-from .deep import NetworkEstimator, identity
+from .deep import LEARNING_RATE, identity
 from .persistence import Persistent
-from .prediction import vote
+from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
 from .validation import check_array, check_at_least, check_lam, check_n_clusters, local_generator
+from .views import ViewEstimator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
+STEPS = 100
 
 
 @dataclass(eq=False, repr=False)
-class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
+class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,
@@ -45,6 +47,11 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     An auto-encoder is trained through a self-expressive layer without parameters: B is solved in
     closed form at each step and held constant in the backward pass (Algorithm 2). The coefficients
     of the trained latents then give an affinity, and spectral clustering the labels.
+
+    With ``training="views"`` an encoder without a decoder learns from random views of the samples
+    instead, on mini-batches. The closed form of the samples says which changes a view may have and
+    which samples are neighbours, whose views are to agree; the closed form of the features, in the
+    course of the training and at its end, gives better neighbours and the clusters.
 
     Choose it for images, or for features whose clusters are curved; the same pipeline without a
     network is :class:`ClosedFormSubspaceClustering`. Cost of a step: the network's, plus
@@ -59,28 +66,45 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         energy such that the effective degrees of freedom are ``n_clusters * subspace_dim``.
     subspace_dim : float or None
         Expected dimension m of a subspace, used by ``lam="auto"``; None is 1.5.
-    network : "auto", a preset's name ("orl", "eyaleb", "coil100", "dsc-orl", ...) or a spec
-        "auto" picks an architecture from the shape of a sample.
+    training : "reconstruction", "views" or None
+        The paper's training of an auto-encoder, or that of an encoder on views. None is "views"
+        for the networks "residual" and "head", and "reconstruction" for others.
+    network : "auto", "residual", "head", a preset's name ("orl", "eyaleb", ...) or a spec
+        "auto" picks an architecture from the shape of a sample. Views take a residual network for
+        images, and for feature vectors a "head": a small MLP on features that are fixed.
+    views : "auto" or a mapping
+        Which changes views have, and how strong: ``{"geometry": 1.0, "light": 0.5}``; the names
+        and what strength 1 means are in :mod:`dcfsc.training.views`. "auto" lets the data say.
+    losses : mapping or None
+        The weights of the losses on views: "contrastive", "coding_rate", "agreement",
+        "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
+        ``{"contrastive": 1.0, "clusters": 1.0}``.
+    partners : int
+        With views: the number of a sample's neighbours in the closed form whose views are made to
+        agree with its own; 0 for none.
     weights : None, a published set's name ("dsc_orl", "dsc_eyaleb", "dsc_coil100") or a path
         Where to start; None pre-trains on X.
     pretrain_epochs : int or None
         Epochs of plain reconstruction before the layer is put in; None is 0 with ``weights``
         and 60 otherwise.
-    steps : int
-        Full-batch steps of Algorithm 2.
-    learning_rate : float
-        Of Adam, in both phases.
+    steps : int or None
+        Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 1,500 if None, and
+        300 without a GPU.
+    learning_rate : float or None
+        Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
     pretrain_batch_size : int
         Samples of a mini-batch in pre-training.
     batch_size : int or None
         Samples whose activations are held at a time in training; None is all of them. The steps
-        are the same full-batch steps, batch norm included: it buys memory with time.
+        are the same full-batch steps, batch norm included: it buys memory with time. With views:
+        samples of a mini-batch, 512 if None, and 256 without a GPU.
     terms : sequence of loss terms
         Added to equation 1; see :mod:`dcfsc.training`.
     tol, patience : float or None, int
         Stop early once the loss has not fallen by the share ``tol`` for ``patience`` steps.
-    precision : "float32" or "bfloat16"
-        Of the network's convolutions on a GPU; the layer's solve is accurate either way.
+    precision : "float32", "bfloat16" or None
+        Of the network's convolutions on a GPU; the layer's solve is accurate either way. None is
+        "float32", and "bfloat16" for views on a GPU.
     compile : bool
         Have PyTorch's compiler build the network's kernels before the first step, which takes some
         twenty seconds and pays for long trainings on a GPU.
@@ -98,11 +122,15 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray (N,)
-    network_ : the trained auto-encoder
+    labels_, confidence_, next_best_ : ndarray (N,)
+    network_ : the trained auto-encoder or encoder
+    view_strengths_, view_consistency_ : dict
+        With views: the strength of each change, and how often it left samples in their clusters.
+    views_averaged_ : int
+        With views: the number of views that the features are averaged over.
     history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
-    lam_, effective_dof_ : float
+    lam_, effective_dof_ : float; None where views end in a representation without a ridge
     leverage_, affinity_matrix_, embedding_ : as in :class:`ClosedFormSubspaceClustering`
     """
 
@@ -110,17 +138,21 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
     _: KW_ONLY
     lam: float | str = "auto"
     subspace_dim: float | None = None
+    training: str | None = None
     network: Any = "auto"
+    views: Any = "auto"
+    losses: Mapping[str, float] | None = None
+    partners: int = 3
     weights: Any = None
     pretrain_epochs: int | None = None
-    steps: int = 100
-    learning_rate: float = 1e-3
+    steps: int | None = None
+    learning_rate: float | None = None
     pretrain_batch_size: int = 256
     batch_size: int | None = None
     terms: Sequence[LossTerm] = ()
     tol: float | None = None
     patience: int = 20
-    precision: str = "float32"
+    precision: str | None = None
     compile: bool = False
     affinity: Any = "topk"
     assign: str = "kmeans"
@@ -145,20 +177,39 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         if self.checkpoint is not None:
             check_at_least("checkpoint_every", self.checkpoint_every, 0.0)
             checkpoint = Checkpoint(self.checkpoint, identity(self, X), self.checkpoint_every)
+        self._forget_views()
+        if self._training() == "views":
+            self._fit_views(X, n_clusters, random_state, checkpoint)
+        else:
+            self._fit_reconstruction(X, n_clusters, fixed, random_state, checkpoint)
+        return self
+
+    def _fit_reconstruction(
+        self,
+        X: Any,
+        n_clusters: int,
+        fixed: float | None,
+        random_state: np.random.RandomState,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """The paper's training."""
+        steps = STEPS if self.steps is None else self.steps
         generator = local_generator(random_state)
-        with self._pretrained(X, generator, self.steps, checkpoint) as inputs:
-            if self.steps:
+        with self._pretrained(X, generator, steps, checkpoint) as inputs:
+            if steps:
                 train(
                     self.network_,
                     inputs,
-                    steps=int(self.steps),
+                    steps=int(steps),
                     lam=self._lam_rule(inputs, n_clusters, fixed, checkpoint),
-                    learning_rate=self.learning_rate,
+                    learning_rate=LEARNING_RATE
+                    if self.learning_rate is None
+                    else self.learning_rate,
                     history=self.history_,
                     terms=self.terms,
                     tol=self.tol,
                     patience=self.patience,
-                    precision=self.precision,
+                    precision="float32" if self.precision is None else self.precision,
                     batch_size=self.batch_size,
                     compiled=bool(self.compile),
                     checkpoint=checkpoint,
@@ -169,7 +220,6 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
             fixed = choose_lam(Z, self._target_dof(n_clusters))
         self.lam_ = fixed
         self._cluster(X, self._set_latents(Z), n_clusters, random_state)
-        return self
 
     def _lam_rule(
         self, inputs: Any, n_clusters: int, fixed: float | None, checkpoint: Checkpoint | None
@@ -188,17 +238,18 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         m = LATENT_SUBSPACE_DIM if self.subspace_dim is None else self.subspace_dim
         return target_dof(n_clusters, m)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of unseen samples, by the mass of their latents' codes over the training set."""
+    def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
+        if self._has_views():
+            return self._unseen_views(X)
         Z = self._encode(X)
         check_whole(self)
-        k = max(1, int(self.n_neighbors))
         if self._operator is None:
             self._set_latents(torch.from_numpy(self.latents_).to(Z.device))
         assert self._operator is not None
-        return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
+        return self._operator, Z
 
     def _set_latents(self, Z: Tensor) -> ClosedForm:
+        assert self.lam_ is not None
         operator = self._operator = solve(Z, self.lam_)
         self.latents_ = Z.cpu().numpy()
         self.leverage_ = operator.leverage.cpu().numpy()
@@ -206,18 +257,21 @@ class DCFSC(NetworkEstimator, Persistent, SubspaceClusterer):
         self._n_features_out = Z.shape[1]
         return operator
 
-    def _ridge_features(self) -> np.ndarray:
-        return self.latents_
+    def _ridge_features(self) -> Any:
+        return self._views_ridge_features() if self._has_views() else self.latents_
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_whole(self)
         tensors, values = super()._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors |= self._memberships_state()
         return tensors, {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
         self.labels_ = tensors["labels"].numpy()
-        self.lam_ = float(values["lam"])
-        self._set_latents(tensors["latents"].to(resolve_device(self.device)))
+        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
+        if not self._has_views():
+            self.lam_ = float(values["lam"])
+            self._set_latents(tensors["latents"].to(resolve_device(self.device)))

@@ -27,14 +27,15 @@ from dcfsc.training import (
     evaluation_chunk,
     pretrain,
 )
+from dcfsc.training.progress import progress_bar
 
 from .base import Estimator
-from .network_choice import NetworkInputs, as_inputs, initial_network
+from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
 from .persistence import Persistent
-from .progress import progress_bar
 from .validation import check_array, check_at_least, check_learning_rate, local_generator
 
 PRETRAIN_EPOCHS = 60
+LEARNING_RATE = 1e-3
 WITNESSES = 256  # samples that a checkpoint remembers the data by
 
 
@@ -47,7 +48,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     network: Any
     weights: Any
     pretrain_epochs: int | None
-    learning_rate: float
+    learning_rate: float | None
     pretrain_batch_size: int
     device: Any
     verbose: bool | str
@@ -67,7 +68,8 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
         check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
-        check_learning_rate(self.learning_rate)
+        rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
+        check_learning_rate(rate)
         check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
@@ -85,7 +87,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                     inputs,
                     epochs=int(epochs),
                     batch_size=int(self.pretrain_batch_size),
-                    learning_rate=self.learning_rate,
+                    learning_rate=rate,
                     generator=generator,
                     history=self.history_,
                     checkpoint=checkpoint,
@@ -124,7 +126,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
-        self.network_ = networks.build(networks.from_dict(values["spec"]))
+        self.network_ = network_of(networks.from_dict(values["spec"]))
         self.network_.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )

@@ -24,10 +24,10 @@ from dcfsc.features.encoder_backends import open_encoder
 from dcfsc.features.encoders import Encoder
 from dcfsc.machine import resolve_device
 from dcfsc.stages import progress, stage
+from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
-from .progress import counting_bar
 from .scattering_features import check_whole, images
 
 OPEN = "_opened"  # the network, with what it was opened as: a copy opens its own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from dcfsc import datasets, distributed, networks
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, unknown_name
 
 from .validation import writeable
 
 LARGE_BYTES = 1 << 31  # of float32 input; more stays on the host
 BLOCK_ROWS_BYTES = 1 << 26
+VIEW_NETWORKS = {"residual": "images", "head": "feature vectors"}
 
 
 @dataclass
@@ -42,8 +43,13 @@ def initial_network(
         return InitialNetwork(module, 1.0, True)
     if module.spec.input_scale != 1.0:
         return InitialNetwork(module, 1.0, False)
-    largest = -distributed.smallest_number(-largest_magnitude(X))  # of all processes' samples
-    return InitialNetwork(module, 1.0 / largest if largest > 0 else 1.0, False)
+    return InitialNetwork(module, scale_to_one(X), False)
+
+
+def scale_to_one(X: Any) -> float:
+    """The factor that brings the largest magnitude of all processes' samples to 1."""
+    largest = -distributed.smallest_number(-largest_magnitude(X))
+    return 1.0 / largest if largest > 0 else 1.0
 
 
 def weights_file(weights: Any) -> Path | None:
@@ -69,13 +75,45 @@ def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) ->
     else:
         spec = network
     module = networks.build(spec)
-    expected, found = tuple(module.spec.sample_shape), tensor_shape(sample_shape)
+    _check_shape(module.spec, sample_shape)
+    return module
+
+
+def view_spec_for(network: Any, sample_shape: tuple[int, ...], n_clusters: int, small: bool) -> Any:
+    """The spec of the encoder that learns from views which ``network`` names."""
+    names = ("auto", *VIEW_NETWORKS)
+    if isinstance(network, str):
+        if network not in names:
+            raise unknown_name("network for views", network, names)
+        if network != "auto" and (network == "head") != (len(sample_shape) == 1):
+            raise InputError(
+                f"network={network!r} is for {VIEW_NETWORKS[network]}, but a sample of X has the "
+                f"shape {tuple(sample_shape)}; use network='auto'."
+            )
+        return networks.view_spec(sample_shape, n_clusters, small=small)
+    if not isinstance(network, networks.ResidualSpec | networks.HeadSpec):
+        raise InputError(
+            f"training='views' takes a ResidualSpec, a HeadSpec or one of {', '.join(names)}; got "
+            f"network={network!r}."
+        )
+    _check_shape(network, sample_shape)
+    return replace(network, n_clusters=n_clusters)
+
+
+def network_of(spec: Any) -> Any:
+    """The network that a spec of whatever kind describes."""
+    if isinstance(spec, networks.ResidualSpec | networks.HeadSpec):
+        return networks.ViewNetwork(spec)
+    return networks.build(spec)
+
+
+def _check_shape(spec: Any, sample_shape: tuple[int, ...]) -> None:
+    expected, found = tuple(spec.sample_shape), tensor_shape(sample_shape)
     if expected != found:
         raise InputError(
             f"the network takes samples of shape {expected}, but X has {found}; "
             "resize the samples or choose another network."
         )
-    return module
 
 
 def tensor_shape(sample_shape: tuple[int, ...]) -> tuple[int, ...]:

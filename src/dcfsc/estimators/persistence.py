@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from dcfsc import affinity as affinities
 from dcfsc._version import __version__
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import atomic_path
-from dcfsc.networks import ConvSpec, from_dict
+from dcfsc.networks import from_dict
 from dcfsc.training.checkpoint import fingerprint
 
 from .validation import check_at_least, check_n_clusters
@@ -155,17 +156,9 @@ def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     if "spec" not in values:
         return
     spec = from_dict(values["spec"])
-    if isinstance(spec, ConvSpec):
-        widths = (spec.input_shape[0], *spec.channels)
-        areas = [kernel**2 for kernel in spec.kernels]
-        strides = spec.strides
-    else:
-        widths = (spec.input_dim, *spec.hidden, spec.latent_dim)
-        areas = [1] * (len(widths) - 1)
-        strides = ()
     largest = max((value.numel() for value in tensors.values()), default=0)
-    layers = zip(widths[:-1], widths[1:], areas, strict=True)
-    if any(a * b * c > largest for a, b, c in layers) or max(strides, default=1) > shape:
+    strides = getattr(spec, "strides", ())
+    if max(spec.layer_sizes) > largest or max(strides, default=1) > shape:
         raise InputError("its network is larger than its weights; fit and save it again.")
     latents = tensors.get("latents")
     if math.prod(spec.sample_shape) != shape or (
@@ -185,6 +178,8 @@ def encode_parameter(name: str, value: Any) -> Any:
         return None  # the stream's position is spent; a reloaded model is fitted already
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
+    if isinstance(value, Mapping):
+        return {"mapping": {str(key): encode_parameter(name, item) for key, item in value.items()}}
     if isinstance(value, tuple | list):
         return [encode_parameter(name, item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -203,6 +198,8 @@ def decode_parameter(value: Any) -> Any:
         return _AFFINITIES[kind](**options)
     if isinstance(value, dict) and "spec" in value:
         return from_dict(value["spec"])
+    if isinstance(value, dict) and "mapping" in value:
+        return {key: decode_parameter(item) for key, item in value["mapping"].items()}
     if isinstance(value, list):
         return tuple(decode_parameter(item) for item in value)
     return value

@@ -18,10 +18,10 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.machine import resolve_device
+from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
-from .progress import counting_bar
 
 
 @dataclass(eq=False, repr=False)

@@ -8,12 +8,13 @@ from typing import Any
 
 from dcfsc.errors import InputError, unknown_name
 
-from . import paper
+from . import hopkins, paper
 from .cells import Cell, Problem, Record
 from .methods import METHODS, get_method
 from .networks_table import measure_network
 from .pipeline import Session, measure
 from .step_memory import measure_step
+from .views_table import VIEW_METHODS, VIEW_PROBLEMS, VIEW_TRIALS, measure_views
 
 PEOPLE = 38  # Extended Yale B
 TRIALS = 10
@@ -28,6 +29,7 @@ class Grid:
     methods: tuple[str, ...]
     trials: int | None = None
     clusters: tuple[int, ...] | None = None
+    datasets: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Experiment:
     """A named grid of cells.
 
     ``methods`` are the default ones, ``known`` those that may be asked for; ``options`` says which
-    of "trials" and "clusters" apply.
+    of "trials", "clusters" and "datasets" apply.
     """
 
     name: str
@@ -52,18 +54,22 @@ class Experiment:
         methods: Sequence[str] | None = None,
         trials: int | None = None,
         clusters: Sequence[int] | None = None,
+        datasets: Sequence[str] | None = None,
     ) -> list[Cell]:
         """The cells that these options select, in the order in which they run."""
         chosen = tuple(dict.fromkeys(methods)) if methods else self.methods
         for method in chosen:
             if method not in self.known:
                 raise unknown_name(f"method of the experiment {self.name!r}", method, self.known)
-        for option, value in (("trials", trials), ("clusters", clusters)):
+        asked = {"trials": trials, "clusters": clusters, "datasets": datasets}
+        for option, value in asked.items():
             if value is not None and option not in self.options:
                 raise InputError(f"the experiment {self.name!r} has no {option} to choose.")
         if trials is not None and trials < 1:
             raise InputError(f"trials must be at least 1; got {trials}.")
-        return self.cells(Grid(chosen, trials, tuple(clusters) if clusters else None))
+        some_clusters = tuple(clusters) if clusters else None
+        some_datasets = tuple(datasets) if datasets else None
+        return self.cells(Grid(chosen, trials, some_clusters, some_datasets))
 
 
 def eyaleb_cells(grid: Grid) -> list[Cell]:
@@ -120,6 +126,20 @@ def dataset_cells(experiment: str, *problems: Problem) -> Callable[[Grid], list[
     return cells
 
 
+def view_cells(grid: Grid) -> list[Cell]:
+    """Every dataset, all seeds of it, all methods of a seed: the first chooses the views."""
+    chosen = grid.datasets or tuple(VIEW_PROBLEMS)
+    for name in chosen:
+        if name not in VIEW_PROBLEMS:
+            raise unknown_name("dataset of the experiment 'views'", name, VIEW_PROBLEMS)
+    return [
+        Cell("views", method, VIEW_PROBLEMS[name], seed, trial=seed, named=True)
+        for name in chosen
+        for seed in range(grid.trials or VIEW_TRIALS)
+        for method in grid.methods
+    ]
+
+
 _ORL, _EYALEB, _COIL100 = Problem("orl", 40), Problem("eyaleb", PEOPLE), Problem("coil100", 100)
 _STEPS = ("dsc", "dcfsc-inverse", "dcfsc", "dcfsc-fast", "dcfsc-low-memory")
 
@@ -166,6 +186,24 @@ EXPERIMENTS: dict[str, Experiment] = {
             options=(),
         ),
         Experiment(
+            "hopkins155",
+            "Motion segmentation: clustering error on Hopkins-155",
+            hopkins.cells("hopkins155"),
+            hopkins.measure,
+            methods=tuple(hopkins.METHODS),
+            known=tuple(hopkins.METHODS),
+            options=(),
+        ),
+        Experiment(
+            "views",
+            "Clustering error of encoders that learn from views",
+            view_cells,
+            measure_views,
+            methods=tuple(VIEW_METHODS),
+            known=tuple(VIEW_METHODS),
+            options=("trials", "datasets"),
+        ),
+        Experiment(
             "smoke",
             "A few seconds on three digits, to try the machinery",
             trial_cells("smoke", Problem("digits", 3, per_class=30), trials=2),
@@ -187,6 +225,8 @@ def get(name: str) -> Experiment:
 
 def unit(cell: Cell) -> tuple[Any, ...]:
     """What one process should do in one piece: all seeds of a fit that no seed touches."""
+    if cell.experiment == "hopkins155":
+        return (cell.method, cell.key)
     if cell.method in METHODS and get_method(cell.method).seed_free:
         return (cell.method, cell.problem, cell.lam)
     return (cell.method, cell.key)

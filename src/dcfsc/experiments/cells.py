@@ -45,13 +45,17 @@ class Cell:
     trial: int | None = None
     lam: float | None = None  # where it differs from the protocol's
     twin: tuple[str, str, str] | None = None  # the same cell of another experiment
+    named: bool = False  # the key names the dataset, where an experiment has several
 
     @property
     def problem_key(self) -> str:
         """Problem and seed, whatever the method."""
         if self.problem.window is not None:
             return f"k{self.problem.n_clusters:02d}-w{self.problem.window:02d}-seed{self.seed}"
-        return f"trial-{self.seed:02d}" if self.trial is not None else self.problem.dataset
+        if self.trial is None:
+            return self.problem.dataset
+        trial = f"trial-{self.seed:02d}"
+        return f"{self.problem.dataset}-{trial}" if self.named else trial
 
     @property
     def key(self) -> str:

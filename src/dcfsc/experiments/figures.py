@@ -16,6 +16,7 @@ from . import paper, tables
 from .catalogue import get
 from .cells import CellStore
 from .methods import METHODS, get_method
+from .views_table import draw_views
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +35,8 @@ def write(store: CellStore) -> list[Path]:
         "lambda": draw_lambda_curve,
         "memory": draw_memory,
         "parameters": None,
+        "hopkins155": None,
+        "views": draw_views,
     }.get(store.experiment, draw_bars)
     if draw is None or not rows:
         return []

@@ -74,6 +74,7 @@ def reproduce(
     force: bool = False,
     shard: tuple[int, int] = (0, 1),
     clusters: Sequence[int] | None = None,
+    datasets: Sequence[str] | None = None,
     jobs: int = 1,
     report: Report = print,
 ) -> Summary:
@@ -81,7 +82,8 @@ def reproduce(
 
     Parameters
     ----------
-    name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory", "smoke"
+    name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory",
+        "hopkins155", "views", "smoke"
     out : folder that gets ``<name>/cells/<method>.jsonl``, tables and figures
     methods : some of the experiment's methods instead of all
     trials : number of seeds, 0, 1, ... (Extended Yale B: per window)
@@ -89,6 +91,7 @@ def reproduce(
     force : compute finished cells again
     shard : (i, n), this process takes the i-th of n parts; several may fill one folder
     clusters : Extended Yale B: some numbers of people instead of all
+    datasets : views: some of the datasets instead of all
     jobs : number of processes, which share the device; the cells do not depend on it
     report : called with one line of text at a time
 
@@ -98,7 +101,7 @@ def reproduce(
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     experiment = catalogue.get(name)
-    planned = deal(experiment.plan(methods, trials, clusters), shard)
+    planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)
     missing = [cell for cell in planned if force or store.load(cell) is None]
     summary = Summary(name, len(planned), done_before=len(planned) - len(missing))

@@ -1,4 +1,4 @@
-"""Auto-encoders: convolutional and fully connected, the paper's presets, published weights.
+"""Auto-encoders, the paper's presets, published weights, and encoders that learn from views.
 
 A network knows nothing of how it is trained or what its latents are for.
 """
@@ -11,7 +11,8 @@ from dcfsc.networks.autoencoders import (
     build,
 )
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
-from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec, from_dict
+from dcfsc.networks.residual import ViewNetwork, view_spec
+from dcfsc.networks.specs import ConvSpec, HeadSpec, MLPSpec, ResidualSpec, Spec, from_dict
 from dcfsc.networks.weights import load_published_weights, network_for_weights, preset_for_weights
 
 __all__ = [
@@ -19,10 +20,13 @@ __all__ = [
     "Autoencoder",
     "ConvAutoencoder",
     "ConvSpec",
+    "HeadSpec",
     "LayerRow",
     "MLPAutoencoder",
     "MLPSpec",
+    "ResidualSpec",
     "Spec",
+    "ViewNetwork",
     "architecture_for",
     "build",
     "from_dict",
@@ -31,4 +35,5 @@ __all__ = [
     "preset",
     "preset_for_weights",
     "preset_spec",
+    "view_spec",
 ]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dcfsc.errors import InputError
 from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
 from dcfsc.networks.patches import Workspace
-from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec
+from dcfsc.networks.specs import ConvSpec, MLPSpec
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -41,7 +41,7 @@ class Autoencoder(nn.Module, abc.ABC):
 
     encoder: nn.Module
     decoder: nn.Module
-    spec: Spec
+    spec: ConvSpec | MLPSpec
 
     @property
     def latent_dim(self) -> int:
@@ -164,9 +164,9 @@ class _Scaled(nn.Sequential):
 
 
 def build(
-    spec: Spec, generator: torch.Generator | None = None, convolution: str = "auto"
+    spec: ConvSpec | MLPSpec, generator: torch.Generator | None = None, convolution: str = "auto"
 ) -> ConvAutoencoder | MLPAutoencoder:
-    """The network a spec describes; weights from ``generator`` (default: seed 0)."""
+    """The auto-encoder a spec describes; weights from ``generator`` (default: seed 0)."""
     if isinstance(spec, ConvSpec):
         return ConvAutoencoder(spec, generator, convolution)
     if isinstance(spec, MLPSpec):

@@ -6,7 +6,7 @@ import torch
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.networks.autoencoders import ConvAutoencoder
-from dcfsc.networks.specs import ConvSpec, MLPSpec, Spec
+from dcfsc.networks.specs import ConvSpec, MLPSpec
 
 _EYALEB = ConvSpec((1, 48, 42), (10, 20, 30), (5, 3, 3), (2, 2, 2))
 
@@ -47,7 +47,7 @@ def preset(name: str, generator: torch.Generator | None = None) -> ConvAutoencod
     return ConvAutoencoder(preset_spec(name), generator)
 
 
-def architecture_for(shape: tuple[int, ...]) -> Spec:
+def architecture_for(shape: tuple[int, ...]) -> ConvSpec | MLPSpec:
     """A network for samples of ``shape``: (features,), (h, w) or (c, h, w).
 
     Images: stride-2 convolutions until the map is at most 8 wide, with 10, 20, 30, ... channels

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.networks.convolution import SameGeometry
 
+MOST_BLOCKS = 100  # in a stage of a residual network
 ACTIVATIONS = ("relu", "tanh", "elu", "gelu")
 
 
@@ -101,6 +103,12 @@ class ConvSpec(_Described):
         return tuple(layers)
 
     @property
+    def layer_sizes(self) -> list[int]:
+        """The number of weights of each encoder layer, without biases."""
+        widths = (self.input_shape[0], *self.channels)
+        return [a * b * k**2 for (a, b), k in zip(pairwise(widths), self.kernels, strict=True)]
+
+    @property
     def latent_shape(self) -> tuple[int, int, int]:
         last = self.geometries[-1]
         return self.channels[-1], last.out_height, last.out_width
@@ -132,9 +140,7 @@ class MLPSpec(_Described):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", _positive_integers("hidden", self.hidden))
-        for name in ("input_dim", "latent_dim"):
-            (value,) = _positive_integers(name, (getattr(self, name),))
-            object.__setattr__(self, name, value)
+        _set_positive_integers(self, "input_dim", "latent_dim")
         _check_scale(self)
         if self.activation not in ACTIVATIONS:
             raise unknown_name("activation", self.activation, ACTIVATIONS)
@@ -144,16 +150,128 @@ class MLPSpec(_Described):
         """The shape of one sample."""
         return (self.input_dim,)
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """The number of weights of each encoder layer, without biases."""
+        return [a * b for a, b in pairwise((self.input_dim, *self.hidden, self.latent_dim))]
 
-Spec = ConvSpec | MLPSpec
+
+@dataclass(frozen=True)
+class ResidualSpec(_Described):
+    """A residual encoder of images that learns from views; it has no decoder.
+
+    Attributes
+    ----------
+    input_shape : (channels, height, width) of one image.
+    channels : of each stage; every stage after the first halves the resolution.
+    blocks : residual blocks in a stage.
+    stem_stride : stride of the first convolution.
+    hidden, projection : units of the projector's hidden layer, and of its output.
+    n_clusters : units of the classifier.
+    """
+
+    kind: ClassVar[str] = "residual"
+    input_shape: tuple[int, int, int]
+    channels: tuple[int, ...] = (64, 128, 256)
+    blocks: int = 2
+    stem_stride: int = 1
+    hidden: int = 512
+    projection: int = 128
+    n_clusters: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("input_shape", "channels"):
+            object.__setattr__(self, name, _positive_integers(name, getattr(self, name)))
+        _set_positive_integers(self, "blocks", "stem_stride", "hidden", "projection", "n_clusters")
+        if self.blocks > MOST_BLOCKS:
+            raise InputError(f"a stage has at most {MOST_BLOCKS} blocks; got {self.blocks}.")
+        if len(self.input_shape) != 3 or not self.channels:
+            raise InputError(
+                "a residual network needs input_shape (channels, height, width) and one entry of "
+                f"channels for each stage; got {self.input_shape} and {self.channels}."
+            )
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.input_shape
+
+    @property
+    def latent_dim(self) -> int:
+        return self.channels[-1]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return (self.stem_stride,)
+
+    @property
+    def layer_sizes(self) -> list[int]:
+        """The number of weights of the first layer of each stage and of the dense layers."""
+        first, *others = pairwise((self.input_shape[0], *self.channels))
+        stages = [math.prod(first) * (2 * self.stem_stride + 1) ** 2]
+        return stages + [9 * a * b for a, b in others] + _dense_sizes(self)
+
+
+@dataclass(frozen=True)
+class HeadSpec(_Described):
+    """An MLP with a linear shortcut on fixed feature vectors; it has no decoder.
+
+    Attributes
+    ----------
+    input_dim, latent_dim : number of features that go in, and that come out.
+    hidden, projection : units of the hidden layers, of the head and of its projector, and of the
+        projector's output.
+    n_clusters : units of the classifier.
+    """
+
+    kind: ClassVar[str] = "head"
+    input_dim: int
+    latent_dim: int = 256
+    hidden: int = 1024
+    projection: int = 128
+    n_clusters: int = 1
+
+    def __post_init__(self) -> None:
+        _set_positive_integers(
+            self, "input_dim", "latent_dim", "hidden", "projection", "n_clusters"
+        )
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return (self.input_dim,)
+
+    @property
+    def layer_sizes(self) -> list[int]:
+        """The number of weights of each layer, without biases."""
+        return [self.input_dim * self.hidden, self.hidden * self.latent_dim, *_dense_sizes(self)]
+
+
+def _dense_sizes(spec: ResidualSpec | HeadSpec) -> list[int]:
+    """The weights of the projector's layers and of the classifier."""
+    return [
+        spec.latent_dim * spec.hidden,
+        spec.hidden * spec.projection,
+        spec.latent_dim * spec.n_clusters,
+    ]
+
+
+Spec = ConvSpec | MLPSpec | ResidualSpec | HeadSpec
+_KINDS = {cls.kind: cls for cls in (ConvSpec, MLPSpec, ResidualSpec, HeadSpec)}
 
 
 def from_dict(values: Mapping[str, Any]) -> Spec:
-    """The spec that ``to_dict`` wrote, of either kind."""
-    for cls in (ConvSpec, MLPSpec):
-        if values.get("kind") == cls.kind:
-            return cls.from_dict(values)
-    raise unknown_name("kind of network", values.get("kind"), (ConvSpec.kind, MLPSpec.kind))
+    """The spec that ``to_dict`` wrote, of any kind."""
+    kind = values.get("kind")
+    if kind not in _KINDS:
+        raise unknown_name("kind of network", kind, _KINDS)
+    return _KINDS[kind].from_dict(values)
+
+
+def _set_positive_integers(spec: Any, *names: str) -> None:
+    for name in names:
+        (value,) = _positive_integers(name, (getattr(spec, name),))
+        object.__setattr__(spec, name, value)
 
 
 def _positive_integers(name: str, values: Any) -> tuple[int, ...]:
@@ -167,7 +285,7 @@ def _positive_integers(name: str, values: Any) -> tuple[int, ...]:
     return integers
 
 
-def _check_scale(spec: Spec) -> None:
+def _check_scale(spec: ConvSpec | MLPSpec) -> None:
     try:
         scale = float(spec.input_scale)
     except (TypeError, ValueError):

@@ -35,7 +35,7 @@ from dcfsc.stages import stage
 from .base import Part, Representation, Setting
 
 MOST_SAMPLES = 3000  # that a representation is fitted on
-FEWEST_JUDGED, JUDGED_PER_CLUSTER = 800, 60  # samples that the candidates are compared on
+FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
 LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
 MARGIN = 0.05  # by which a candidate must be more stable than the preferred one
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger

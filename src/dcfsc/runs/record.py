@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -22,8 +23,17 @@ from dcfsc.machine import machine, resolve_device, versions
 from .folder import FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
+from .verdict import verdict
 
-CHOSEN = ("lam_", "effective_dof_", "representation_", "stability_", "working_shape_")
+CHOSEN = (
+    "lam_",
+    "effective_dof_",
+    "representation_",
+    "stability_",
+    "working_shape_",
+    "view_strengths_",
+    "view_consistency_",
+)
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 WITNESSES = 64  # samples that the data are known by
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
@@ -69,6 +79,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "notes": data.notes,
+        "directory": os.getcwd() if data.paths is not None else None,
         "reading": None if data.reading is None else asdict(data.reading),
         "photographs": data.photographs,
     }
@@ -118,10 +129,12 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     result = {
         **{name: fitted.get(name) for name in CHOSEN},
         "cluster_sizes": sizes.tolist(),
+        "confidence": float(np.mean(estimator.confidence_)),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
         "history": list(fitted.get("history_", ())),
         "model": MODEL if hasattr(estimator, "save") else None,
     }
+    result["verdict"] = verdict(result)
     # through JSON and back: NumPy's numbers become Python's, and NaN, which JSON lacks, None
     text = json.dumps(result, default=lambda value: value.tolist())
     return json.loads(text, parse_constant=lambda constant: None)

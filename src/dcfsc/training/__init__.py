@@ -10,12 +10,17 @@ from .history import Callback, History, Plateau
 from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
+from .precision import check_compilable, check_precision
+from .view_loop import Schedule, train_views, view_features
+from .view_model import Clustering, Teacher, ViewModel, ViewOptions, fit_view_model
+from .views import Views
 
 __all__ = [
     "Absolute",
     "Callback",
     "Checkpoint",
     "ChunkedStep",
+    "Clustering",
     "DSCLoss",
     "History",
     "Inputs",
@@ -23,14 +28,24 @@ __all__ = [
     "LossTerm",
     "Pass",
     "Plateau",
+    "Schedule",
     "SelfExpressionTerm",
     "ShareOfEnergy",
+    "Teacher",
+    "ViewModel",
+    "ViewOptions",
+    "Views",
     "calibrate_batch_norm",
+    "check_compilable",
+    "check_precision",
     "encode",
     "evaluation_chunk",
+    "fit_view_model",
     "forward",
     "pretrain",
     "reconstruction_error",
     "train",
     "train_dsc",
+    "train_views",
+    "view_features",
 ]

@@ -47,9 +47,17 @@ def network_context(precision: str, device: torch.device) -> AbstractContextMana
     return nullcontext()
 
 
-def prepare(network: Any, X: Tensor, precision: str) -> Tensor:
+def repeatable_convolutions() -> AbstractContextManager[Any]:
+    """Let cuDNN take only algorithms that give the same numbers every time."""
+    allow_tf32 = torch.backends.cudnn.allow_tf32
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
+    )
+
+
+def prepare(network: Any, X: Tensor) -> Tensor:
     """Lay images and weights out with the channels last where that is the faster order."""
-    if precision == "bfloat16" and X.ndim == 4:
+    if X.is_cuda and X.ndim == 4:
         network.to(memory_format=torch.channels_last)
         return X.contiguous(memory_format=torch.channels_last)
     return X

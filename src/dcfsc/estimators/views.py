@@ -1,0 +1,263 @@
+"""Training on views, as a part of DCFSC: the closed form teaches an encoder, then clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcfsc import distributed, networks
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.machine import resolve_device
+from dcfsc.self_expression import Operator
+from dcfsc.training import (
+    Checkpoint,
+    Clustering,
+    History,
+    Schedule,
+    ViewModel,
+    ViewOptions,
+    Views,
+    check_compilable,
+    check_precision,
+    fit_view_model,
+)
+from dcfsc.training.progress import progress_bar
+
+from .closed_form import ClosedFormSubspaceClustering
+from .deep import NetworkEstimator
+from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_spec_for
+from .prediction import CLUSTERS, PROBABILITIES
+from .sharded import check_whole
+from .validation import check_array, check_at_least, check_learning_rate, local_generator
+
+TRAININGS = ("reconstruction", "views")
+# With a GPU and without.
+STEPS, STEPS_CPU = 1500, 300
+BATCH, BATCH_CPU = 512, 256
+LEARNING_RATE = 3e-3
+# What the clustering of the features leaves as the model's own.
+CLUSTERING = (
+    "labels_",
+    "all_labels_",
+    "share_",
+    "coefficients_",
+    "affinity_matrix_",
+    "embedding_",
+    "confidence_",
+    "next_best_",
+    "_memberships",
+)
+CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
+
+
+class ViewEstimator(NetworkEstimator):
+    """What ``training="views"`` adds to :class:`DCFSC`, whose parameters it reads."""
+
+    n_clusters: int
+    lam: float | str
+    subspace_dim: float | None
+    training: str | None
+    views: Any
+    losses: Mapping[str, float] | None
+    partners: int
+    steps: int | None
+    batch_size: int | None
+    precision: str | None
+    compile: bool
+    affinity: Any
+    n_neighbors: int
+
+    sample_shape_: tuple[int, ...]
+    labels_: np.ndarray
+    view_strengths_: dict[str, float]
+    view_consistency_: dict[str, float]
+    views_averaged_: int
+    lam_: float | None
+    effective_dof_: float | None
+    leverage_: np.ndarray | None
+    _closed_form: ClosedFormSubspaceClustering
+
+    def _training(self) -> str:
+        """What ``training`` says, or what the network is made for."""
+        if self.training is not None:
+            if self.training not in TRAININGS:
+                raise unknown_name("training", self.training, TRAININGS)
+            return self.training
+        specs = networks.ResidualSpec, networks.HeadSpec
+        for_views = isinstance(self.network, specs) or (
+            isinstance(self.network, str) and self.network in VIEW_NETWORKS
+        )
+        return "views" if for_views else "reconstruction"
+
+    def _has_views(self) -> bool:
+        """Whether the fit, if there was one, was on views."""
+        return "view_strengths_" in vars(self)
+
+    def _forget_views(self) -> None:
+        for name in ("view_strengths_", "view_consistency_", "views_averaged_", "_closed_form"):
+            self.__dict__.pop(name, None)
+
+    def _fit_views(
+        self,
+        X: Any,
+        n_clusters: int,
+        random_state: np.random.RandomState,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """Train an encoder on views, and cluster its features by the closed form."""
+        device = resolve_device(self.device)
+        options = self._view_options(device)
+        spec = view_spec_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
+        self.input_scale_ = scale_to_one(X)
+        inputs = as_inputs(X, device, self.input_scale_)
+        if distributed.active():
+            inputs = distributed.gather_rows(inputs[:])
+        steps = options.schedule.steps
+        with progress_bar(self.verbose, 0, steps) as bar:
+            self.history_ = History(callbacks=(*self.callbacks, bar))
+            model = fit_view_model(
+                inputs,
+                spec,
+                _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
+                options,
+                generator=local_generator(random_state),
+                history=self.history_,
+                checkpoint=checkpoint,
+            )
+        self.history_ = History(self.history_)  # the callbacks stay behind
+        self.network_ = model.network
+        self.view_strengths_, self.view_consistency_ = model.views.strengths, model.consistency
+        self.views_averaged_ = model.averaged
+        self._cluster_features(len(X), model.features(inputs), n_clusters, random_state)
+
+    def _view_options(self, device: torch.device) -> ViewOptions:
+        gpu = device.type == "cuda"
+        for name in ("weights", "pretrain_epochs", "terms"):
+            if getattr(self, name):
+                raise InputError(f"{name} belongs to training='reconstruction'; leave it out.")
+        steps, size, rate = (
+            default if value is None else value
+            for value, default in (
+                (self.steps, STEPS if gpu else STEPS_CPU),
+                (self.batch_size, BATCH if gpu else BATCH_CPU),
+                (self.learning_rate, LEARNING_RATE),
+            )
+        )
+        check_at_least("steps", steps, 0)
+        check_at_least("batch_size", size, 2)
+        check_at_least("partners", self.partners, 0)
+        check_learning_rate(rate)
+        precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
+        check_precision(precision, device)
+        if self.compile:
+            check_compilable(device, None)
+        changes = None if isinstance(self.views, str) and self.views == "auto" else self.views
+        for name, value in (("views", changes), ("losses", self.losses)):
+            if value is not None and not isinstance(value, Mapping):
+                raise InputError(
+                    f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
+                )
+        schedule = Schedule(int(steps), int(size), float(rate))
+        return ViewOptions(
+            schedule, int(self.partners), changes, self.losses, precision, bool(self.compile)
+        )
+
+    def _cluster_features(
+        self, n: int, Z: Tensor, n_clusters: int, random_state: np.random.RandomState
+    ) -> None:
+        """Cluster by the closed form of the features Z of all samples, n of them this process's."""
+        start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
+        Z = Z[start : start + n]
+        closed = self._closed_form = self._closed_form_of(n_clusters, random_state).fit(Z)
+        for name in CLUSTERING:
+            self.__dict__.pop(name, None)
+            if name in vars(closed):  # of many processes the first one has them all
+                setattr(self, name, vars(closed)[name])
+        self._take(closed)
+        self.latents_ = Z.cpu().numpy()
+        self._n_features_out = Z.shape[1]
+
+    def _closed_form_of(self, n_clusters: int, random_state: Any) -> ClosedFormSubspaceClustering:
+        """The closed form that clusters the features of views."""
+        return ClosedFormSubspaceClustering(
+            n_clusters,
+            lam=self.lam,
+            subspace_dim=self.subspace_dim,
+            affinity=self.affinity,
+            n_neighbors=self.n_neighbors,
+            device=self.device,
+            random_state=random_state,
+        )
+
+    def _take(self, closed: ClosedFormSubspaceClustering) -> None:
+        """What the closed form of the features says of itself, as attributes."""
+        self._operator = closed._operator
+        self.lam_, self.effective_dof_ = closed.lam_, closed.effective_dof_
+        self.leverage_ = closed.leverage_
+
+    def _encode(self, X: Any) -> Tensor:
+        if not self._has_views():
+            return super()._encode(X)
+        device = resolve_device(self.device)
+        inputs = NetworkInputs(check_array(self, X, reset=False), device, self.input_scale_)
+        views = Views(self.network_.spec.sample_shape, self.view_strengths_)
+        return ViewModel(self.network_, views, self.views_averaged_).features(inputs)
+
+    def _unseen_views(self, X: Any) -> tuple[Operator, Tensor]:
+        check_whole(self)
+        return self._closed_form._unseen(self._encode(X))
+
+    def _views_ridge_features(self) -> Any:
+        return self._closed_form._ridge_features()
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, values = super()._state()
+        if self._has_views():
+            parts, closed = self._closed_form._state()
+            for name in ("labels", CLUSTERS, PROBABILITIES):  # the model's own
+                del parts[name]
+            tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
+            values["closed_form"] = closed
+            averaged = self.views_averaged_
+            values["views"] = [self.view_strengths_, self.view_consistency_, averaged]
+        return tensors, values
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        super()._restore(tensors, values)
+        if "views" not in values:
+            return
+        self.view_strengths_, self.view_consistency_, self.views_averaged_ = values["views"]
+        self.latents_ = tensors["latents"].numpy()
+        self._closed_form = self._closed_form_of(int(self.n_clusters), None)
+        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own
+        self._closed_form._restore(parts, values["closed_form"])
+        self._take(self._closed_form)
+
+
+class _ClosedFormTeacher:
+    """The closed form with its defaults, on samples and on features."""
+
+    def __init__(self, n_clusters: int, device: torch.device, sample_shape: tuple[int, ...]):
+        self.n_clusters, self.device, self.sample_shape = n_clusters, device, sample_shape
+
+    def cluster(self, rows: Tensor) -> Clustering:
+        model = self._model().fit(self._samples(rows))
+        return Clustering(model.labels_, model.affinity_matrix_)
+
+    def judge(self, rows: Tensor, plain: bool) -> Callable[[Tensor], Tensor]:
+        representation = "given" if plain else "auto"
+        model = self._model(representation=representation).fit(self._samples(rows))
+        return lambda others: torch.from_numpy(model.predict(self._samples(others)))
+
+    def _model(self, **options: Any) -> ClosedFormSubspaceClustering:
+        return ClosedFormSubspaceClustering(
+            self.n_clusters, device=self.device, random_state=0, **options
+        )
+
+    def _samples(self, rows: Tensor) -> Tensor:
+        """Images in the shape in which they were given, features as they are."""
+        return rows.reshape(len(rows), *self.sample_shape) if rows.ndim > 2 else rows

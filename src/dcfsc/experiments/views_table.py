@@ -1,0 +1,183 @@
+"""The experiment "views": what training on views gives, and what each part of it adds.
+
+Every method but the first trains the same encoder for as many steps, on the changes that the first
+one has chosen for the same dataset and seed; they differ in what the closed form contributes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sklearn.cluster import KMeans
+
+from dcfsc import metrics
+from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
+from dcfsc.machine import PeakMemory, machine, versions
+
+from .cells import Cell, CellStore, Problem, Record
+from .pipeline import Session
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = dict[str, Any]
+VIEW_TRIALS = 5
+VIEW_PROBLEMS = {
+    name: Problem(name, n_clusters)
+    for name, n_clusters in {
+        "orl": 40,
+        "eyaleb": 38,
+        "coil100": 100,
+        "mnist": 10,
+        "fashion-mnist": 10,
+        "digits": 10,
+    }.items()
+}
+# Titles, and the options of DCFSC; None is the closed form of the samples.
+VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
+    "views": ("views, neighbours and clusters of the closed form", {}),
+    "views-alone": ("views alone", {"losses": {"contrastive": 1.0}, "partners": 0}),
+    "views-layer": (
+        "views, the layer's residual in the loss",
+        {"losses": {"contrastive": 1.0, "self_expression": 1.0}, "partners": 0},
+    ),
+    "closed-form": ("no training", None),
+}
+
+
+def measure_views(cell: Cell, session: Session) -> Record:
+    """Fit and score one method on one dataset with one seed."""
+    samples = session.samples(cell.problem)
+    options = VIEW_METHODS[cell.method][1]
+    common: dict[str, Any] = {"device": session.device, "random_state": cell.seed}
+    K = cell.problem.n_clusters
+    with PeakMemory(session.device) as memory:
+        start = time.perf_counter()
+        model: Any
+        if options is None:
+            model = ClosedFormSubspaceClustering(K, **common).fit(samples.X)
+        else:
+            changes = _changes(cell, session.store)
+            model = DCFSC(K, training="views", views=changes, verbose=False, **options, **common)
+            model.fit(samples.X)
+        seconds = time.perf_counter() - start
+    fitted = vars(model)
+    rows = fitted.get("latents_", samples.X.reshape(len(samples.X), -1))
+    plain = KMeans(K, n_init=3, random_state=cell.seed).fit_predict(rows)
+    return {
+        **cell.identity(),
+        **metrics.score(samples.y, model.labels_),
+        "with_kmeans": metrics.clustering_error(samples.y, plain),
+        "n": len(samples.X),
+        "steps": len(fitted.get("history_", ())),
+        "seconds": seconds,
+        "memory": memory.record(),
+        "strengths": fitted.get("view_strengths_"),
+        "consistency": fitted.get("view_consistency_"),
+        "averaged": fitted.get("views_averaged_"),
+        "notes": samples.notes,
+        "versions": versions(),
+        "machine": machine(session.device),
+    }
+
+
+def _changes(cell: Cell, store: CellStore) -> Any:
+    """The changes that the whole method has chosen, where it is not the one to choose."""
+    record = None if cell.method == "views" else store.load(cell.reference("views"))
+    return "auto" if record is None else record["strengths"]
+
+
+def view_rows(store: CellStore) -> list[Row]:
+    """One row for each dataset, device and method: means over its seeds."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in store.records():
+        device = record["machine"]["gpu"] or f"{record['machine']['cpus']} CPUs"
+        groups.setdefault((record["dataset"], device, record["method"]), []).append(record)
+    rows = [
+        {
+            "dataset": dataset,
+            "method": method,
+            "title": VIEW_METHODS[method][0],
+            "error_mean": statistics.fmean(r["error"] for r in records),
+            "error_std": _spread([r["error"] for r in records]),
+            "kmeans_mean": statistics.fmean(r["with_kmeans"] for r in records),
+            "nmi_mean": statistics.fmean(r["nmi"] for r in records),
+            "seeds": len(records),
+            "steps": records[0]["steps"],
+            "seconds": statistics.median(r["seconds"] for r in records),
+            "peak_mib": statistics.median(r["memory"]["peak_bytes"] for r in records) / 2**20,
+            "geometry": _strength(records, "geometry"),
+            "light": _strength(records, "light"),
+            "mirror": _strength(records, "mirror"),
+            "device": device,
+        }
+        for (dataset, device, method), records in groups.items()
+    ]
+    sets, methods = list(VIEW_PROBLEMS), list(VIEW_METHODS)
+    order = [(sets.index(r["dataset"]), r["device"], methods.index(r["method"])) for r in rows]
+    return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
+
+
+def _spread(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _strength(records: list[Record], name: str) -> float | None:
+    taken = [r["strengths"].get(name, 0.0) for r in records if r["strengths"]]
+    return statistics.fmean(taken) if taken else None
+
+
+def _error(row: Row) -> str:
+    spread = row["error_std"]
+    return f"{row['error_mean']:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+
+
+def _changes_of(row: Row) -> str:
+    names = ("geometry", "light", "mirror")
+    return ", ".join(f"{name} {row[name]:.2g}" for name in names if row[name])
+
+
+VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("dataset", lambda r: r["dataset"]),
+    ("training", lambda r: r["title"]),
+    ("closed form afterwards", _error),
+    ("k-means afterwards", lambda r: f"{r['kmeans_mean']:.2f}"),
+    ("NMI", lambda r: f"{r['nmi_mean']:.3f}"),
+    ("seeds", lambda r: str(r["seeds"])),
+    ("steps", lambda r: f"{r['steps']:,}" if r["steps"] else ""),
+    ("s a fit", lambda r: f"{r['seconds']:.3g}"),
+    ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
+    ("changes of views", _changes_of),
+    ("device", lambda r: r["device"]),
+)
+
+VIEW_LEGEND = (
+    "Clustering error in percent, mean ± standard deviation over the seeds; only the number of "
+    "clusters is given. *Closed form afterwards*: the library's default on the features; *k-means "
+    "afterwards*: on the same features. A fit's seconds contain everything: the closed form of the "
+    "samples, the choice of changes with its short trainings, training, and the final clustering. "
+    "*No training* is the closed form on the samples. The changes are means over the seeds of the "
+    "strengths that were chosen without labels."
+)
+
+
+def draw_views(axes: Axes, rows: list[Row]) -> None:
+    """A group of bars for each dataset and device, a bar for each training."""
+    groups = list(dict.fromkeys((r["dataset"], r["device"]) for r in rows))
+    methods = [m for m in VIEW_METHODS if any(r["method"] == m for r in rows)]
+    width = 0.8 / len(methods)
+    for number, method in enumerate(methods):
+        own = [r for r in rows if r["method"] == method]
+        places = [groups.index((r["dataset"], r["device"])) + number * width for r in own]
+        spread = [r["error_std"] or 0.0 for r in own]
+        errors = [r["error_mean"] for r in own]
+        bars = axes.bar(places, errors, width, yerr=spread, label=VIEW_METHODS[method][0])
+        axes.bar_label(bars, fmt="%.1f", fontsize=7)
+    middle = [place + (len(methods) - 1) * width / 2 for place in range(len(groups))]
+    several = len({device for _, device in groups}) > 1
+    axes.set_xticks(middle, [f"{d}\n{where}" if several else d for d, where in groups])
+    axes.set_ylabel("clustering error (%)")
+    axes.legend(frameon=False)

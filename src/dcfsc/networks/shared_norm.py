@@ -1,0 +1,43 @@
+"""Batch norm over the mini-batches of all processes; PyTorch's own where there is one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dcfsc import distributed
+
+
+def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Normalise x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
+    others = [i for i in range(x.ndim) if i != 1]
+    shape = [1, -1, *[1] * (x.ndim - 2)]
+    wide = x if x.dtype == torch.float64 else x.float()
+    count = distributed.total_number(x.numel() / x.shape[1])
+    mean = distributed.differentiable_total(wide.sum(others)) / count
+    centred = wide - mean.view(shape)
+    variance = distributed.differentiable_total(centred.square().sum(others)) / count
+    with torch.no_grad():
+        momentum = 0.1 if norm.momentum is None else norm.momentum
+        unbiased = variance * (count / max(count - 1.0, 1.0))
+        for running, now in ((norm.running_mean, mean), (norm.running_var, unbiased)):
+            assert running is not None
+            running.lerp_(now, momentum)
+        assert norm.num_batches_tracked is not None
+        norm.num_batches_tracked.add_(1)
+    scale = norm.weight * torch.rsqrt(variance + norm.eps)
+    return (centred * scale.view(shape) + norm.bias.view(shape)).to(x.dtype)
+
+
+class SharedBatchNorm1d(nn.BatchNorm1d):
+    """Batch norm of vectors (n, C)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _shared(self, x) if self.training and distributed.active() else super().forward(x)
+
+
+class SharedBatchNorm2d(nn.BatchNorm2d):
+    """Batch norm of maps (n, C, h, w)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _shared(self, x) if self.training and distributed.active() else super().forward(x)

@@ -1,0 +1,105 @@
+"""Which changes may a view have? Those that leave unseen samples in their clusters.
+
+The closed form clusters one half of the samples and says to which cluster each of the other half
+belongs: once as it is, and once after a change. The share of samples that stay where they were is
+the change's consistency. A rotated object remains closest to other views of that object, but the
+faces of an aligned set do not survive being turned or shifted. Each change is taken at the largest
+of a few strengths at which it is consistent enough; as nobody knows how much is enough, there are
+two profiles, a strong and a gentle one, and a short training decides between them (see
+:mod:`.view_model`). Two changes need more:
+
+- Light, a smooth factor, is for samples whose neighbours differ by smooth factors.
+- A representation may treat mirror images as equal, and would call any mirror image consistent; so
+  they are judged by the samples as they are.
+
+No labels are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .views import LIGHT_GRID, Views, changes_for
+
+# How consistent a change must be in either profile; a mirror image, which changes more than a
+# random member of the other families does, in both. Chosen with labels, on image sets.
+STRONG, GENTLE, MIRROR = 0.5, 0.85, 0.7
+# The share of the differences between neighbours that must be smooth for light to be a change.
+SMOOTH = 1 / 3
+# The strengths that are tried, the largest first.
+STRENGTHS = {
+    "geometry": (1.0, 0.5, 0.25, 0.1),
+    "mirror": (1.0,),
+    "light": (1.0, 0.5),
+    "contrast": (1.0, 0.5),
+    "colour": (1.0, 0.5),
+    "hole": (1.0, 0.5),
+    "noise": (1.0, 0.5),
+}
+
+Judge = Callable[[Tensor], Tensor]
+Measured = dict[str, list[tuple[float, float]]]  # by change: strengths and their consistency
+
+
+def measure_changes(
+    x: Tensor, judge: Judge, plain_judge: Judge, generator: torch.Generator, light: bool
+) -> Measured:
+    """The consistency of each change of samples like x (n, ...), the strongest first.
+
+    ``judge`` gives the clusters (n,) of samples that it has not seen, in the representation that
+    the data prefer; ``plain_judge`` does so with the samples as they are. ``light`` says whether
+    neighbours differ by smooth factors.
+    """
+    measured: Measured = {}
+    before = judge(x)
+    for name in changes_for(tuple(x.shape[1:])):
+        measured[name] = []
+        for strength in STRENGTHS[name] if light or name != "light" else ():
+            if name == "mirror":
+                stays = plain_judge(x.flip(-1)) == plain_judge(x)
+            else:
+                view = Views(tuple(x.shape[1:]), {name: strength})(x, generator)
+                changed = (view != x).flatten(1).any(dim=1).cpu()  # some views have no hole
+                stays = (judge(view) == before)[changed]
+            measured[name].append((strength, float(stays.float().mean())))
+            if measured[name][-1][1] >= GENTLE:
+                break
+    return measured
+
+
+def profiles(measured: Measured) -> list[dict[str, float]]:
+    """The strong and the gentle strengths of all changes; one of them, if both are the same."""
+    both = [
+        {
+            name: next((s for s, share in tried if share >= _needed(name, enough)), 0.0)
+            for name, tried in measured.items()
+        }
+        for enough in (STRONG, GENTLE)
+    ]
+    return both[:1] if both[0] == both[1] else both
+
+
+def _needed(name: str, enough: float) -> float:
+    return MIRROR if name == "mirror" else enough
+
+
+def smooth_share(x: Tensor, neighbours: Tensor) -> float:
+    """How much of the differences between images and their neighbours a smooth factor explains.
+
+    The share of the energy of log(x / neighbour), its mean left out, that its means over a grid of
+    4 x 4 fields account for; 0 for what is no image or has negative values. x and neighbours are
+    (n, c, h, w) of at most 1.
+    """
+    if x.ndim != 4 or min(float(x.min()), float(neighbours.min())) < 0:
+        return 0.0
+    dark = 0.02
+    ratio = torch.log((x + dark) / (neighbours + dark)).mean(dim=1, keepdim=True)
+    ratio = ratio - ratio.mean(dim=(2, 3), keepdim=True)
+    coarse = F.adaptive_avg_pool2d(ratio, LIGHT_GRID)
+    smooth = F.interpolate(coarse, size=list(ratio.shape[2:]), mode="bilinear")
+    energy = float(ratio.square().sum())
+    return 1.0 - float((ratio - smooth).square().sum()) / energy if energy > 0 else 0.0

@@ -1,0 +1,129 @@
+"""Losses on the features of two views of a batch, each a mean over samples, to be minimised.
+
+Each term is a pure function of a :class:`Batch`; :func:`total_loss` adds them up by weights.
+They are computed in float32 or, where the network is, in float64, never in less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dcfsc.errors import InputError, unknown_name
+from dcfsc.self_expression import choose_lam, solve
+
+TEMPERATURE = 0.3  # of the contrastive loss
+PRECISION = 0.2  # eps of the coding rate
+SUBSPACE_DIM = 3.0  # of the closed form in the batch
+SMOOTHING = 0.1  # of the clusters' labels
+
+
+@dataclass
+class Batch:
+    """What the losses read: of two views a row each, which belong to each other."""
+
+    features: tuple[Tensor, Tensor]  # (n, d) each
+    projections: tuple[Tensor, Tensor]  # (n, p) each
+    logits: tuple[Tensor, Tensor]  # (n, K) each
+    targets: tuple[Tensor, Tensor]  # (n,) each, clusters, -1 where unknown
+    n_clusters: int
+
+
+def contrastive(batch: Batch) -> Tensor:
+    """NT-Xent: -log softmax over all other views of the batch, at the view's partner.
+
+    - mean_i log exp(p_i . q_i / t) / sum_{v not p_i} exp(p_i . v / t),   |p| = |q| = 1
+    """
+    p = _unit(torch.cat(batch.projections))  # (2n, p)
+    n = len(p) // 2
+    similarity = p @ p.mT / TEMPERATURE
+    similarity = similarity.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=p.device), -1e9)
+    partner = torch.arange(2 * n, device=p.device).roll(n)
+    return F.cross_entropy(similarity, partner)
+
+
+def coding_rate(batch: Batch) -> Tensor:
+    """-1/2 log det(I + d / (n eps^2) Z'Z) of the projections at unit length, over both views.
+
+    The negative volume that the samples fill: it keeps features from collapsing.
+    """
+    Z = _unit(torch.cat(batch.projections))
+    n, d = Z.shape
+    gram = Z.mT @ Z * (d / (n * PRECISION**2))
+    eye = torch.eye(d, dtype=Z.dtype, device=Z.device)
+    return -torch.linalg.cholesky_ex(gram + eye).L.diagonal().log().sum()
+
+
+def agreement(batch: Batch) -> Tensor:
+    """1 - cosine of a view and its partner."""
+    p, q = (_unit(part) for part in batch.projections)
+    return 1.0 - (p * q).sum(dim=1).mean()
+
+
+def self_expression(batch: Batch) -> Tensor:
+    """mean_i |z_i - (B Z)_i|^2, the residual of the paper's layer within the batch.
+
+    Z are the mean features of both views at unit length, and lam is that of K m effective degrees
+    of freedom. B is a constant of the step, as in Algorithm 2.
+    """
+    a, b = (_unit(part) for part in batch.features)
+    Z = F.normalize(a + b, dim=1)
+    operator = solve(Z.detach(), layer_lam(Z, batch.n_clusters), form="features")
+    return (Z - operator.apply(Z)).square().sum(dim=1).mean()
+
+
+def clusters(batch: Batch) -> Tensor:
+    """Cross-entropy of the logits with the clusters that the closed form has found."""
+    logits, targets = _wide(torch.cat(batch.logits)), torch.cat(batch.targets)
+    total = F.cross_entropy(
+        logits, targets, ignore_index=-1, label_smoothing=SMOOTHING, reduction="sum"
+    )
+    return total / (targets >= 0).sum().clamp_min(1)
+
+
+def _wide(rows: Tensor) -> Tensor:
+    return rows if rows.dtype == torch.float64 else rows.float()
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return F.normalize(_wide(rows), dim=1)
+
+
+def layer_lam(Z: Tensor, n_clusters: int) -> float:
+    """The ridge at which unit rows Z (n, d) have about K m effective degrees of freedom.
+
+    At most half of the features' number: a batch has fewer directions than the data.
+    """
+    dof = min(n_clusters * SUBSPACE_DIM, 0.5 * min(Z.shape))
+    return choose_lam(Z.detach(), dof)
+
+
+TERMS: dict[str, Callable[[Batch], Tensor]] = {
+    "contrastive": contrastive,
+    "coding_rate": coding_rate,
+    "agreement": agreement,
+    "self_expression": self_expression,
+    "clusters": clusters,
+}
+
+
+def check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights that are not zero, if every name is a term's and every weight a number."""
+    for name, weight in weights.items():
+        if name not in TERMS:
+            raise unknown_name("loss", name, TERMS)
+        if not 0.0 <= float(weight) < float("inf"):
+            raise InputError(f"the weight of the loss {name} must be at least 0; got {weight!r}.")
+    kept = {name: float(weight) for name, weight in weights.items() if weight}
+    if not kept:
+        raise InputError(f"give at least one loss a weight; there are {', '.join(TERMS)}.")
+    return kept
+
+
+def weighted_terms(batch: Batch, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """Each term times its weight."""
+    return {name: weight * TERMS[name](batch) for name, weight in weights.items()}

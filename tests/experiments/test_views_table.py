@@ -1,0 +1,65 @@
+"""The experiment "views" on a few digits: its cells, its table, and whose views are taken."""
+
+import json
+
+import pytest
+
+from dcfsc.errors import InputError
+from dcfsc.estimators import views
+from dcfsc.experiments import catalogue, reproduce
+from dcfsc.experiments.cells import CellStore, Problem
+from dcfsc.experiments.views_table import VIEW_METHODS
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("views")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "STEPS_CPU", 4)
+        patch.setattr(views, "BATCH_CPU", 16)
+        small = {"digits": Problem("digits", 3, per_class=12)}
+        patch.setattr(catalogue, "VIEW_PROBLEMS", small)
+        lines = []
+        summary = reproduce("views", out=out, device="cpu", trials=1, report=lines.append)
+    return out, summary, lines
+
+
+def test_every_method_and_seed_has_a_cell(finished):
+    out, summary, lines = finished
+    assert (summary.computed, summary.failed) == (len(VIEW_METHODS), {})
+    records = {(r["method"], r["key"]): r for r in CellStore(out, "views").records()}
+    keys = [f"digits-trial-0{seed}" for seed in range(1)]
+    assert set(records) == {(method, key) for method in VIEW_METHODS for key in keys}
+    assert "with k-means" in lines[0]
+    for record in records.values():
+        assert 0 <= record["error"] <= 100
+        assert record["steps"] == (0 if record["method"] == "closed-form" else 4)
+
+
+def test_the_ablation_takes_the_views_that_the_whole_method_chose(finished):
+    out, _, _ = finished
+    records = {(r["method"], r["seed"]): r for r in CellStore(out, "views").records()}
+    for seed in range(1):
+        chosen = records["views", seed]["strengths"]
+        assert chosen
+        assert records["views", seed]["consistency"]
+        for method in ("views-alone", "views-layer"):
+            assert records[method, seed]["strengths"] == chosen
+            assert records[method, seed]["consistency"] == {}
+
+
+def test_the_table_has_a_row_for_each_method(finished):
+    out, _, _ = finished
+    table = (out / "views" / "table.md").read_text()
+    for title, _ in VIEW_METHODS.values():
+        assert f"| digits | {title} |" in table
+    assert "closed form afterwards" in table
+    run = json.loads(next((out / "views" / "runs").glob("*.json")).read_text())
+    assert run["computed"] == 4
+
+
+def test_unknown_datasets_and_datasets_of_other_experiments_are_refused(tmp_path):
+    with pytest.raises(InputError, match="letters"):
+        reproduce("views", out=tmp_path, datasets=["letters"])
+    with pytest.raises(InputError, match="no datasets"):
+        reproduce("smoke", out=tmp_path, datasets=["digits"])

@@ -1,0 +1,74 @@
+"""Encoders that learn from views: shapes, seeds, and their specs as JSON."""
+
+import json
+
+import pytest
+import torch
+
+from dcfsc.errors import InputError
+from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork, from_dict, view_spec
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "features"),
+    [((8, 8), 1, 256), ((32, 32), 1, 256), ((48, 42), 2, 256), ((3, 96, 64), 4, 256)],
+)
+def test_the_encoder_is_chosen_by_the_size_of_the_images(shape, stride, features):
+    spec = view_spec(shape, 5)
+    assert (spec.stem_stride, spec.latent_dim, spec.n_clusters) == (stride, features, 5)
+    assert spec.sample_shape == (shape if len(shape) == 3 else (1, *shape))
+    small = view_spec(shape, 5, small=True)
+    network = ViewNetwork(small)
+    outputs = network(torch.randn(4, *small.sample_shape))
+    assert [tuple(o.shape) for o in outputs] == [(4, 96), (4, 128), (4, 5)]
+    assert sum(small.layer_sizes) < sum(spec.layer_sizes)
+
+
+def test_vectors_get_a_head():
+    spec = view_spec((20,), 3)
+    assert isinstance(spec, HeadSpec)
+    features, projections, logits = ViewNetwork(spec)(torch.randn(6, 20))
+    assert (features.shape, projections.shape, logits.shape) == ((6, 256), (6, 128), (6, 3))
+
+
+def test_weights_depend_on_the_generator_alone():
+    spec = view_spec((8, 8), 2, small=True)
+    before = torch.random.get_rng_state()
+    a, b = (ViewNetwork(spec, torch.Generator().manual_seed(s)) for s in (1, 1))
+    c = ViewNetwork(spec, torch.Generator().manual_seed(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    one, same, other = (torch.cat([p.flatten() for p in n.parameters()]) for n in (a, b, c))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_features_know_no_brightness_and_no_gain():
+    network = ViewNetwork(view_spec((8, 8), 2, small=True)).eval()
+    x = torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(
+        network.encoder(x), network.encoder(3.0 * x + 2.0), rtol=1e-2, atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("spec", [ResidualSpec((3, 9, 7), (4, 6), 1, 2), HeadSpec(11, 5, 7, 3)])
+def test_specs_survive_json_and_describe_their_layers(spec):
+    assert from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    sizes = {p.numel() for p in ViewNetwork(spec).parameters()}
+    assert set(spec.layer_sizes) <= sizes
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: ResidualSpec((8, 8)), "input_shape"),
+        (lambda: ResidualSpec((1, 8, 8), ()), "channels"),
+        (lambda: ResidualSpec((1, 8, 8), blocks=0), "blocks"),
+        (lambda: ResidualSpec((1, 8, 8), blocks=1000), "at most 100"),
+        (lambda: HeadSpec(0), "input_dim"),
+        (lambda: HeadSpec(4, n_clusters=-1), "n_clusters"),
+    ],
+)
+def test_specs_refuse_in_one_line(make, word):
+    with pytest.raises(InputError, match=word) as error:
+        make()
+    assert "\n" not in str(error.value)

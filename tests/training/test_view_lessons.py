@@ -1,0 +1,88 @@
+"""What the closed form teaches: partners by their weights, and clusters that two of them share."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from dcfsc.training.view_lessons import OWN, Lessons, agreed, strongest
+
+GRAPH = csr_array(
+    np.array(
+        [
+            [9.0, 4.0, 1.0, 3.0, 0.0],
+            [4.0, 0.0, 2.0, 0.0, 0.0],
+            [1.0, 2.0, 0.0, 0.0, 0.0],
+            [3.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0],
+        ]
+    )
+)
+LABELS = np.array([0, 0, 1, 1, 2])
+
+
+def test_partners_are_the_strongest_neighbours_with_shares_by_weight():
+    partners, shares = strongest(GRAPH, 2)
+    np.testing.assert_array_equal(partners[0], [0, 1, 3])
+    np.testing.assert_array_equal(partners[1], [1, 0, 2])
+    np.testing.assert_array_equal(partners[3], [3, 0, 3])
+    np.testing.assert_array_equal(partners[4], [4, 4, 4])
+    rest = 1 - OWN
+    np.testing.assert_allclose(shares[0], np.cumsum([OWN, rest * 4 / 7, rest * 3 / 7]), rtol=1e-6)
+    np.testing.assert_allclose(shares[3], [OWN, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(shares[4], [1, 1, 1], rtol=1e-6)
+
+
+def test_partners_are_drawn_as_often_as_their_shares_say():
+    lessons = Lessons(5, torch.device("cpu"), k=2)
+    lessons.learn(GRAPH, LABELS)
+    uniform = torch.rand(20000, generator=torch.Generator().manual_seed(0))
+    drawn = lessons.partner_of(torch.zeros(20000, dtype=torch.int64), uniform)
+    counts = torch.bincount(drawn, minlength=5) / 20000
+    expected = torch.tensor([OWN, (1 - OWN) * 4 / 7, 0.0, (1 - OWN) * 3 / 7, 0.0])
+    torch.testing.assert_close(counts, expected, atol=0.02, rtol=0)
+
+
+def test_before_the_first_lesson_a_sample_is_its_own_partner():
+    lessons = Lessons(5, torch.device("cpu"))
+    rows = torch.arange(5)
+    assert torch.equal(lessons.partner_of(rows, torch.rand(5)), rows)
+
+
+def test_the_first_lesson_sets_no_targets_and_a_later_one_those_that_agree_with_it():
+    lessons = Lessons(5, torch.device("cpu"))
+    lessons.learn(GRAPH, LABELS)
+    assert (lessons.targets == -1).all()
+    assert lessons.first.tolist() == LABELS.tolist()
+    later = np.array([2, 2, 0, 1, 1])  # clusters 0 -> 2, 1 -> 0, 2 -> 1 but for sample 3
+    lessons.learn(GRAPH, later)
+    assert lessons.targets.tolist() == [2, 2, 0, -1, 1]
+    assert lessons.first.tolist() == LABELS.tolist()
+
+
+def test_without_partners_a_sample_stays_alone():
+    lessons = Lessons(5, torch.device("cpu"), k=0)
+    lessons.learn(GRAPH, LABELS)
+    rows = torch.arange(5)
+    assert torch.equal(lessons.partner_of(rows, torch.rand(5)), rows)
+
+
+def test_agreement_does_not_depend_on_the_names_of_clusters():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 6, 200)
+    others = np.where(random.random(200) < 0.2, random.integers(0, 6, 200), labels)
+    kept = agreed(labels, others)
+    np.testing.assert_array_equal(kept, np.where(labels == others, labels, -1))
+    renamed = random.permutation(6)[others]
+    np.testing.assert_array_equal(agreed(labels, renamed), kept)
+
+
+def test_lessons_survive_a_state_dict():
+    lessons = Lessons(5, torch.device("cpu"), k=2)
+    lessons.learn(GRAPH, LABELS)
+    again = Lessons(5, torch.device("cpu"), k=2)
+    again.load_state_dict(lessons.state_dict())
+    for name, buffer in lessons.named_buffers():
+        assert torch.equal(buffer, again.get_buffer(name)), name
+    with pytest.raises(RuntimeError):
+        Lessons(6, torch.device("cpu"), k=2).load_state_dict(lessons.state_dict())

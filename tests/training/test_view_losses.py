@@ -1,0 +1,127 @@
+"""Losses on views: values from their definitions, and gradients in float64."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dcfsc.errors import InputError
+from dcfsc.self_expression import solve
+from dcfsc.training.view_losses import (
+    PRECISION,
+    SMOOTHING,
+    TEMPERATURE,
+    TERMS,
+    Batch,
+    check_weights,
+    layer_lam,
+    weighted_terms,
+)
+
+N, D, K = 7, 4, 3
+
+
+def parts(seed=0, grad=False):
+    random = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(N, width, dtype=torch.float64, generator=random).requires_grad_(grad)
+        for width in (D, D, 5, 5, K, K)
+    ]
+
+
+TARGETS = (torch.tensor([0, 1, 2, -1, 0, 1, 2]), torch.tensor([0, 1, 1, -1, -1, 1, 2]))
+
+
+def batch(made):
+    return Batch(tuple(made[:2]), tuple(made[2:4]), tuple(made[4:]), TARGETS, K)
+
+
+def test_contrastive_is_the_cross_entropy_over_all_other_views():
+    made = parts()
+    p = F.normalize(torch.cat(made[2:4]), dim=1)
+    losses = []
+    for i in range(2 * N):
+        partner = (i + N) % (2 * N)
+        others = [math.exp(float(p[i] @ p[j]) / TEMPERATURE) for j in range(2 * N) if j != i]
+        losses.append(-float(p[i] @ p[partner]) / TEMPERATURE + math.log(sum(others)))
+    expected = sum(losses) / len(losses)
+    assert float(TERMS["contrastive"](batch(made))) == pytest.approx(expected, rel=1e-10)
+
+
+def test_coding_rate_is_half_a_log_determinant():
+    made = parts()
+    Z = F.normalize(torch.cat(made[2:4]), dim=1)
+    d = Z.shape[1]
+    matrix = torch.eye(d, dtype=Z.dtype) + d / (len(Z) * PRECISION**2) * Z.mT @ Z
+    expected = -0.5 * torch.logdet(matrix)
+    torch.testing.assert_close(TERMS["coding_rate"](batch(made)), expected)
+
+
+def test_agreement_is_zero_for_equal_directions_and_two_for_opposite_ones():
+    made = parts()
+    same = Batch((), (made[2], 2.0 * made[2]), (), TARGETS, K)
+    opposite = Batch((), (made[2], -made[2]), (), TARGETS, K)
+    assert float(TERMS["agreement"](same)) == pytest.approx(0.0, abs=1e-12)
+    assert float(TERMS["agreement"](opposite)) == pytest.approx(2.0)
+
+
+def test_clusters_leave_samples_without_a_target_out():
+    made = parts()
+    logits, targets = torch.cat(made[4:]), torch.cat(TARGETS)
+    known = targets >= 0
+    log = F.log_softmax(logits[known], dim=1)
+    right = log.gather(1, targets[known, None])[:, 0]
+    expected = -((1 - SMOOTHING) * right + SMOOTHING * log.mean(dim=1)).mean()
+    torch.testing.assert_close(TERMS["clusters"](batch(made)), expected)
+    unknown = Batch((), (), tuple(made[4:]), (torch.full((N,), -1),) * 2, K)
+    assert float(TERMS["clusters"](unknown)) == 0.0
+
+
+def test_self_expression_is_the_residual_of_the_layer_with_b_held_constant():
+    a, b = parts(grad=True)[:2]
+    value = TERMS["self_expression"](Batch((a, b), (), (), TARGETS, 1))
+    found = torch.autograd.grad(value, (a, b))
+    Z = F.normalize(F.normalize(a, dim=1) + F.normalize(b, dim=1), dim=1)
+    B = solve(Z.detach(), layer_lam(Z, 1)).dense()
+    assert (B.diagonal() == 0).all()
+    residual = (Z - B @ Z).square().sum() / N
+    torch.testing.assert_close(value, residual)
+    for ours, theirs in zip(found, torch.autograd.grad(residual, (a, b)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_layer_has_the_degrees_of_freedom_it_says():
+    Z = F.normalize(torch.randn(60, 20, dtype=torch.float64), dim=1)
+    assert solve(Z, layer_lam(Z, 2)).effective_dof == pytest.approx(6.0, rel=1e-6)
+    assert solve(Z, layer_lam(Z, 50)).effective_dof == pytest.approx(10.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["contrastive", "coding_rate", "agreement", "clusters"])
+def test_gradients_are_those_of_finite_differences(name):
+    made = parts(grad=True)
+    read = {"clusters": made[4:]}.get(name, made[2:4])
+    assert torch.autograd.gradcheck(lambda *_: TERMS[name](batch(made)), read)
+
+
+def test_half_precision_outputs_are_summed_in_single():
+    made = [part.to(torch.bfloat16) for part in parts()]
+    for name, term in TERMS.items():
+        assert term(batch(made)).dtype == torch.float32, name
+
+
+def test_terms_are_weighted():
+    weights = {"contrastive": 2.0, "agreement": 0.5}
+    values = weighted_terms(batch(parts()), weights)
+    for name, weight in weights.items():
+        torch.testing.assert_close(values[name], weight * TERMS[name](batch(parts())))
+
+
+@pytest.mark.parametrize(
+    ("weights", "word"),
+    [({"triplet": 1.0}, "triplet"), ({"agreement": -1.0}, "agreement"), ({"clusters": 0}, "one")],
+)
+def test_bad_weights_are_refused_in_one_line(weights, word):
+    with pytest.raises(InputError, match=word) as error:
+        check_weights(weights)
+    assert "\n" not in str(error.value)
