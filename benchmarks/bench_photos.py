@@ -109,7 +109,7 @@ def photographs(source: Path, device: str) -> dict[str, Any]:
     data = load(source)
     Z = EncoderFeatures(device=device, cache=None).fit_transform(data.paths)
     labels = KMeans(12, n_init=10, random_state=0).fit_predict(Z)
-    figures["encoder, k-means"] = {"error": clustering_error(data.y, labels)}
+    figures["k-means"] = {"error": clustering_error(data.y, labels)}
     return figures
 
 

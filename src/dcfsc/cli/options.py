@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,8 +72,10 @@ def load_samples(
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
-    if size is not None or color is not None:
+    if size is not None:
         reading = None
+    elif reading is not None and color is not None:
+        reading = replace(reading, gray=not color)
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
     stage("reading %s", spec)

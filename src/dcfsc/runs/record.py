@@ -90,11 +90,11 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
-    size = values.get("size")
     try:
-        return Reading(**{**values, "size": None if size is None else check_size(tuple(size))})
-    except TypeError:
-        return None  # of a later version
+        size = check_size(tuple(values["size"]))
+        return None if size is None else Reading(**{**values, "size": size})
+    except (KeyError, TypeError):
+        return None  # of another version
 
 
 def fingerprint(X: Any) -> str:
