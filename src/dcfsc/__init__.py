@@ -12,15 +12,19 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .estimators import (
+        ADSSC,
         DCFSC,
         DSC,
         EDSC,
+        JDSSC,
         LRR,
         LRSC,
+        LSR,
         SSC,
         SSCOMP,
         AutoencoderFeatures,
         ClosedFormSubspaceClustering,
+        EnSC,
         KernelSSC,
         ScatteringFeatures,
     )
@@ -61,15 +65,19 @@ _ROOMS = (
 )
 
 __all__ = [
+    "ADSSC",
     "DCFSC",
     "DSC",
     "EDSC",
+    "JDSSC",
     "LRR",
     "LRSC",
+    "LSR",
     "SSC",
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EnSC",
     "KernelSSC",
     "ScatteringFeatures",
     "TensorBoard",

@@ -7,20 +7,24 @@ from .autoencoder_features import AutoencoderFeatures
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .dsc import DSC
-from .low_rank import EDSC, LRR, LRSC
+from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
-from .sparse import SSC, SSCOMP, KernelSSC
+from .sparse import SSC, SSCOMP, EnSC, KernelSSC
 
 __all__ = [
+    "ADSSC",
     "DCFSC",
     "DSC",
     "EDSC",
+    "JDSSC",
     "LRR",
     "LRSC",
+    "LSR",
     "SSC",
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EnSC",
     "KernelSSC",
     "ScatteringFeatures",
 ]
