@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SSCOMP,
         AutoencoderFeatures,
         ClosedFormSubspaceClustering,
+        EncoderFeatures,
         KernelSSC,
         ScatteringFeatures,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
     "TensorBoard",

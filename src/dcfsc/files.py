@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -114,6 +115,41 @@ def take_lock(descriptor: int) -> bool:
             return False
         raise
     return True
+
+
+@contextmanager
+def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give an empty folder beside ``target``; on success it takes the target's place, whole.
+
+    With ``replace`` an earlier folder of that name is removed once the new one is there. What a
+    killed process left of an earlier attempt is removed first, or put back. Raises BlockingIOError
+    where another process is at work on the same folder.
+    """
+    parent, name = target.parent, target.name
+    parent.mkdir(parents=True, exist_ok=True)
+    part, old, lock = (parent / f".{name}{kind}.part" for kind in ("", ".old", ".lock"))
+    held = try_lock(lock)
+    if held is None:
+        raise BlockingIOError(errno.EAGAIN, "another process is writing it", str(target))
+    try:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        part.mkdir()
+        yield part
+        sync(part)
+        if replace and target.exists():
+            target.rename(old)
+        part.rename(target)
+        sync(parent)
+    finally:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        lock.unlink(missing_ok=True)
+        os.close(held)
 
 
 def sync(path: Path) -> None:

@@ -11,8 +11,11 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError, unknown_name
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     import torch
 
 _STATUS = Path("/proc/self/status")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def resolve_device(device: Any) -> torch.device:
@@ -103,6 +109,34 @@ def available_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_a_core(
+    work: Callable[[Item], Result], items: Iterable[Item], device: torch.device
+) -> list[Result]:
+    """``[work(item) for item in items]``, on the CPU with as many at a time as PyTorch has threads.
+
+    Each has one thread. Small tensors gain nothing by more, and the results do not depend on their
+    number. On another device one item follows the other.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    if device.type != "cpu":
+        return [work(item) for item in items]
+    torch.set_num_threads(1)  # threads that start now have it too
+    try:
+        if threads == 1:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(threads) as pool:
+            waiting = [pool.submit(copy_context().run, work, item) for item in items]
+            try:
+                return [future.result() for future in waiting]
+            finally:
+                for future in waiting:
+                    future.cancel()  # after an error or Ctrl-C: those that did not begin
+    finally:
+        torch.set_num_threads(threads)
 
 
 class PeakMemory:

@@ -10,3 +10,9 @@ logger = logging.getLogger("dcfsc.stage")
 def stage(text: str, *values: object) -> None:
     """Say which stage begins; an empty text says that something else takes the terminal over."""
     logger.info(text, *values)
+
+
+def progress(done: int, total: int) -> None:
+    """Say how much of the stage is done: so many of ``total`` parts that take the same time."""
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%d of %d", done, total, extra={"done": done, "total": total})

@@ -16,7 +16,7 @@ from dcfsc.errors import InputError
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 ALL = [Symmetric(), Symmetric(scale=False), LowRank(), LowRank(0.5, 2, 3.5), TopK(), TopK(3, 2.0)]
-ALL.append(RowSpace())
+ALL += [RowSpace(), Symmetric(share=0.6)]
 
 
 def coefficients(n=30, seed=0):
@@ -218,3 +218,16 @@ def test_row_space_of_a_projector_sees_the_angles_within_it():
     A = RowSpace()(ExplicitCoefficients(V @ V.T), 2)
     unit = V / V.norm(dim=1, keepdim=True)
     torch.testing.assert_close(A, (unit @ unit.T) ** 4)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_a_share_keeps_the_largest_of_each_row_dense_or_sparse(scale):
+    C = torch.tensor([[0.0, -5, 3, 2], [4, 0, 0, 1], [1, 1, 0, 8], [0, 0, 0, 0]]).double()
+    kept = torch.tensor([[0.0, 5, 3, 0], [4, 0, 0, 0], [0, 0, 0, 8], [0, 0, 0, 0]]).double()
+    expected = Symmetric(scale=scale)(ExplicitCoefficients(kept), 2)
+    make = Symmetric(scale=scale, share=0.7)
+    torch.testing.assert_close(make(ExplicitCoefficients(C), 2), expected)
+    sparse = make(SparseCoefficients(sp.csr_array(C.numpy())), 2)
+    np.testing.assert_array_equal(sparse.toarray(), expected.numpy())
+    with pytest.raises(InputError, match="share must lie in"):
+        Symmetric(share=0.0)

@@ -102,7 +102,9 @@ def test_fit_of_a_matrix_writes_a_run(npy: Path) -> None:
     assert {"labels.csv", "model.safetensors", "report.html", "run.json"} < set(os.listdir("run"))
     labels = rows(Path("run/labels.csv"))
     assert [row["index"] for row in labels] == [str(i) for i in range(90)]
-    assert set(labels[0]) == {"index", "label"}
+    assert set(labels[0]) == {"index", "label", "confidence", "next_best"}
+    assert all(0.5 < float(row["confidence"]) <= 1 for row in labels)
+    assert all(row["next_best"] in "012" and row["next_best"] != row["label"] for row in labels)
     for fact in ("90 samples of 20 float32, no labels", "closed-form, 3 clusters", "lam", "run"):
         assert fact in result.stdout
     assert "NMI" not in result.stdout
@@ -115,7 +117,9 @@ def test_fit_scores_against_labels(npz: Path) -> None:
     assert float(shown["NMI"]) == float(shown["ARI"]) == 1.0
     assert "labels used only to score" in shown["data"]
     assert shown["clusters"] == "3 of sizes 30, 30, 30"
-    assert set(rows(Path("run/labels.csv"))[0]) == {"index", "label", "true_label"}
+    assert set(rows(Path("run/labels.csv"))[0]) == {
+        *("index", "label", "confidence", "next_best", "true_label")
+    }
 
 
 def test_json_output_is_the_record(npz: Path) -> None:
@@ -150,7 +154,11 @@ def test_predict_gives_the_training_samples_their_labels(npz: Path) -> None:
     done("fit", npz, "-k", 3, *CLOSED_FORM, "--out", "run")
     result = done("predict", "run", npz)
     assert "0.00 %" in result.stdout
-    assert Path("run/predictions.csv").read_bytes() == Path("run/labels.csv").read_bytes()
+    predicted, fitted = (rows(Path("run", name)) for name in ("predictions.csv", "labels.csv"))
+    assert list(predicted[0]) == list(fitted[0])
+    for column in ("index", "label", "true_label"):
+        assert [row[column] for row in predicted] == [row[column] for row in fitted]
+    assert all(0.5 < float(row["confidence"]) <= 1 for row in predicted)
 
 
 def test_predict_writes_where_it_is_told(npy: Path, inputs: Path, data: Dataset) -> None:

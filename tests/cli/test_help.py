@@ -19,6 +19,11 @@ from dcfsc.estimators.registry import METHODS
 from dcfsc.representations.base import SUBSPACE_DIM
 from dcfsc.training.view_model import LOSSES
 
+IMAGES = {
+    "size": "their own, or a working size where it is large or differs",
+    "color": "colour where there is any",
+}
+
 
 def shown_defaults(command: Any) -> dict[str, Any]:
     """What each option of a command shows in place of a default that is None."""
@@ -67,16 +72,16 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     # what the command itself decides
     assert shown.pop("method").startswith("closed-form; dcfsc")
     assert shown.pop("out") == "runs/DATA-METHOD"
-    assert shown == {}
+    assert shown == IMAGES
 
 
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (predict.predict, {"out": "RUN/predictions.csv"}),
-        (report.report, {"out": "RUN/report.html"}),
+        (predict.predict, {"out": "RUN/predictions.csv", **IMAGES}),
+        (report.report, {"out": "RUN/report.html", **IMAGES}),
         (reproduce.reproduce, {}),
-        (suggest.suggest_k, {"max_k": "50, or N/5"}),
+        (suggest.suggest_k, {"max_k": "50, or N/5", **IMAGES}),
     ],
 )
 def test_other_commands_show_what_they_do(command, expected):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dcfsc.cli import app, watching
 from dcfsc.datasets import synthetic
-from dcfsc.stages import logger, stage
+from dcfsc.stages import logger, progress, stage
 
 
 class Terminal(io.StringIO):
@@ -38,7 +38,7 @@ def test_verbose_prints_every_stage_with_its_time() -> None:
     assert seconds == sorted(seconds)
     told = [text for _, text in lines]
     assert told[0] == "reading points.npy"
-    assert "comparing 2 representations: part 1 of 6" in told
+    assert "comparing 2 representations: part 3 of 4" in told
     assert told[-4:] == [
         "linking 60 samples to each other",
         "cutting the graph into 3 clusters",
@@ -69,6 +69,34 @@ def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
     assert screen.getvalue().rstrip("\n").endswith("\x1b[2K")  # the line is wiped out
 
 
+def test_a_terminal_shows_how_much_is_done_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with watching.watching(["fit", "data"]):
+        status = next(h for h in logger.handlers if isinstance(h, watching.Status))
+
+        def left() -> str:
+            return status.shown.tasks[0].fields["left"]
+
+        stage("linking")
+        progress(1000, 5000)
+        assert left() == "1,000 of 5,000"
+        now[0] += 10.0
+        progress(2000, 5000)
+        assert left() == "2,000 of 5,000, 0:30 left"
+        progress(0, 5000)  # a second pass begins
+        now[0] += 2.0
+        progress(1, 5000)
+        assert left() == "1 of 5,000, 2:46:38 left"
+        stage("cutting")
+        assert left() == ""
+
+
 @pytest.mark.parametrize(
     "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["doctor"], ["fit", "--help"], []]
 )
@@ -94,6 +122,7 @@ def test_python_users_see_the_stages_as_a_log(caplog: pytest.LogCaptureFixture) 
         ClosedFormSubspaceClustering(3, representation="given", random_state=0).fit(X)
     assert caplog.messages == [
         "linking 60 samples to each other",
+        "0 of 60",
         "cutting the graph into 3 clusters",
     ]
 

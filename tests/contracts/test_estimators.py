@@ -113,6 +113,26 @@ def test_images_and_their_flat_rows(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_every_label_has_a_confidence_and_a_next_best(name, subspaces):
+    model = make(name).fit(subspaces.X)
+    assert model.confidence_.shape == model.next_best_.shape == (120,)
+    assert ((model.confidence_ >= 0) & (model.confidence_ <= 1)).all()
+    assert set(model.next_best_) <= {0, 1, 2}
+    assert (model.next_best_ != model.labels_).all()
+    if hasattr(model, "predict"):
+        p = model.predict_proba(subspaces.X[:40])
+        assert p.shape == (40, 3)
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+        assert np.array_equal(p.argmax(axis=1), model.predict(subspaces.X[:40]))
+
+
+def test_samples_that_are_all_alike_leave_no_doubt():
+    X = np.repeat(np.eye(3), 5, axis=0)
+    model = make("closed-form").fit(X)
+    assert model.confidence_.tolist() == [1.0] * 15
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_duplicates_and_a_zero_row_are_survived(name, subspaces):
     X = subspaces.X.copy()
     X[10:20] = X[0]

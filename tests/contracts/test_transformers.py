@@ -9,20 +9,41 @@ import torch
 from safetensors import safe_open
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from torch import nn
 
-from dcfsc import AutoencoderFeatures, ScatteringFeatures
+from dcfsc import AutoencoderFeatures, EncoderFeatures, ScatteringFeatures
 from dcfsc.errors import InputError
-from dcfsc.estimators.registry import load_model
+from dcfsc.estimators import encoder_features
+from dcfsc.estimators.registry import FEATURES, load_model
+from dcfsc.features.encoders import InputImages, TorchEncoder
 
 TRANSFORMERS = {
     "autoencoder": lambda **o: AutoencoderFeatures(
         **{"pretrain_epochs": 2, "random_state": 0, "device": "cpu", "verbose": False, **o}
+    ),
+    "encoder": lambda **o: EncoderFeatures(
+        **{"name": "tiny", "cache": None, "device": "cpu", "verbose": False, **o}
     ),
     "scattering": lambda **o: ScatteringFeatures(
         **{"J": 2, "L": 4, "n_components": 5, "device": "cpu", "verbose": False, **o}
     ),
 }
 over_all = pytest.mark.parametrize("name", TRANSFORMERS)
+
+
+@pytest.fixture(autouse=True)
+def a_small_encoder(monkeypatch):
+    """In place of a pretrained network, what pools an image."""
+
+    def opened(name, device):
+        pool = nn.Sequential(nn.AvgPool2d(4), nn.Flatten())
+        return TorchEncoder("tiny", pool, InputImages((12, 12)), device)
+
+    monkeypatch.setattr(encoder_features, "open_encoder", opened)
+
+
+def test_every_transformer_is_here():
+    assert TRANSFORMERS.keys() == FEATURES.keys()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +75,11 @@ def test_parameters_are_kept_as_given_and_survive_a_clone(name, images):
     assert copy.get_params() == before
     with pytest.raises(NotFittedError):
         copy.transform(images)
-    other = {"autoencoder": {"pretrain_epochs": 1}, "scattering": {"n_components": 3}}[name]
+    other = {
+        "autoencoder": {"pretrain_epochs": 1},
+        "encoder": {"batch_size": 3},
+        "scattering": {"n_components": 3},
+    }[name]
     assert copy.set_params(**other) is copy
     assert copy.get_params() == {**before, **other}
     with pytest.raises(ValueError, match="Invalid parameter"):

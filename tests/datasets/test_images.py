@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import warnings
 
 import numpy as np
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dcfsc.datasets import load
-from dcfsc.datasets.images import natural_order
+from dcfsc.datasets import images, load
+from dcfsc.datasets.images import Reading, natural_order
+from dcfsc.datasets.working_size import working_shape, working_size
 from dcfsc.errors import InputError
 
 
@@ -88,7 +90,8 @@ def test_colour(tmp_path):
     assert data.X.shape == (1, 3, 5, 4)
     assert data.X[0, 0, 3, 3] == 200
     assert data.X[0, 2, 0, 0] == 77
-    assert load(tmp_path).X[0, 3, 3] == 60  # 0.299 of the red
+    np.testing.assert_array_equal(load(tmp_path).X, data.X)  # colour is kept where there is any
+    assert load(tmp_path, gray=True).X[0, 3, 3] == 60  # 0.299 of the red
 
 
 def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
@@ -115,9 +118,7 @@ def test_camera_orientation_is_followed(tmp_path):
 def test_different_sizes(tmp_path):
     save(tmp_path / "a.png", picture(1, 6, 4))
     save(tmp_path / "b.png", picture(2, 8, 4))
-    with pytest.raises(InputError, match=r"a.png is 6x4 and .*b.png is 8x4.*--size 6x4") as error:
-        load(tmp_path)
-    assert "\n" not in str(error.value)
+    assert load(tmp_path).X.shape == (2, 32, 32)
     data = load(tmp_path, size=(5, 3))
     assert data.X.shape == (2, 5, 3)
     assert data.X[1, 4, 2] == 2
@@ -217,3 +218,159 @@ def test_natural_order():
         *("9", "10"),
         *("Img1.png", "img01.png", "img1b.png", "img2.png", "img10.png"),
     ]
+
+
+class TestWorkingSize:
+    """Large images, and images of different sizes, are read at a size that is chosen for them."""
+
+    @pytest.mark.parametrize(
+        ("shape", "expected"),
+        [
+            ((64, 64), (64, 64)),  # 4,096 values are few enough
+            ((65, 64), (32, 31)),
+            ((3, 36, 36), (3, 36, 36)),
+            ((3, 37, 37), (3, 32, 32)),
+            ((3, 3000, 4000), (3, 27, 36)),
+            ((4000, 1000), (64, 16)),
+            ((5000,), (5000,)),
+            ((200, 7, 7), (200, 7, 7)),  # what has so many channels is no colour image
+        ],
+    )
+    def test_rule(self, shape, expected):
+        assert working_shape(shape) == expected
+
+    def test_a_common_aspect_ratio_is_kept(self):
+        assert working_size([(300, 400), (600, 810)], 3) == (27, 37)
+        assert working_size([(300, 400), (400, 300)], 3) == (32, 32)
+        assert working_size([(20, 30), (20, 30)], 3) is None
+        assert working_size([(40, 40)], 3) == (32, 32)
+        assert working_size([(40, 40)], 1) is None
+
+    def test_a_folder_says_at_which_size_it_was_read(self, tmp_path):
+        save(tmp_path / "a.png", picture(1, 60, 80))
+        save(tmp_path / "b.png", picture(2, 90, 70))
+        data = load(tmp_path)
+        assert data.X.shape == (2, 32, 32)
+        assert data.reading == Reading((32, 32), gray=True)
+        assert "2 sizes, 60 x 80 to 90 x 70, read at 32 x 32 in grey; --size" in data.notes
+        save(tmp_path / "b.png", picture(2, 60, 80))
+        assert load(tmp_path).X.shape == (2, 27, 36)
+        assert load(tmp_path, size=(60, 80)).notes == ""
+
+    def test_small_images_are_read_as_they_are(self, tmp_path):
+        save(tmp_path / "a.png", picture(1, 20, 30))
+        data = load(tmp_path)
+        assert data.X.shape == (1, 20, 30)
+        assert (data.notes, data.reading) == ("", Reading(None, gray=True))
+
+
+class TestColour:
+    def test_grey_pictures_saved_in_colour_are_grey(self, tmp_path):
+        for i in range(3):
+            save(tmp_path / f"{i}.jpg", np.repeat(picture(9 * i, 16, 16)[..., None], 3, axis=2))
+        assert load(tmp_path).X.shape == (3, 16, 16)
+        save(tmp_path / "3.jpg", np.full((16, 16, 3), (200, 40, 40), np.uint8))
+        data = load(tmp_path)
+        assert data.X.shape == (4, 3, 16, 16)
+        assert data.photographs
+        assert not load(tmp_path, gray=True).photographs
+
+    def test_drawings_are_no_photographs(self, tmp_path):
+        save(tmp_path / "a.png", np.full((16, 16, 3), (200, 40, 40), np.uint8))
+        assert not load(tmp_path).photographs
+
+
+class TestReading:
+    """Files come at the size, and with the part, that is asked for."""
+
+    def test_jpegs_are_decoded_at_a_fraction_of_their_size(self, tmp_path, monkeypatch):
+        ramp = np.add.outer(np.arange(640) // 8, np.arange(800) // 8).astype(np.uint8)
+        save(tmp_path / "a.jpg", ramp, quality=95)
+        whole = np.asarray(Image.open(tmp_path / "a.jpg").resize((40, 32), Image.Resampling.BOX))
+        decoded = []
+        plain = images._eight_bits
+        monkeypatch.setattr(
+            images, "_eight_bits", lambda image, *a: decoded.append(image.size) or plain(image, *a)
+        )
+        found = load(tmp_path, size=(32, 40)).X[0]
+        assert decoded == [(100, 80)]  # an eighth, which is more than twice what is wanted
+        assert np.abs(found.astype(int) - whole).max() <= 3
+
+    def test_a_turned_jpeg_is_reduced_no_further(self, tmp_path, monkeypatch):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        save(tmp_path / "a.jpg", np.zeros((160, 800), np.uint8), exif=exif)
+        decoded = []
+        plain = images._eight_bits
+        monkeypatch.setattr(
+            images, "_eight_bits", lambda image, *a: decoded.append(image.size) or plain(image, *a)
+        )
+        assert load(tmp_path, size=(200, 20)).X.shape == (1, 200, 20)
+        assert decoded == [(80, 400)]
+
+    def test_the_centre_and_the_aspect_ratio(self, tmp_path):
+        pixels = np.zeros((20, 40), np.uint8)
+        pixels[5:15, 15:25] = 200
+        save(tmp_path / "a.png", pixels)
+        centre = Reading((10, 10), gray=True, crop=0.5, keep_aspect=True)
+        assert (load(tmp_path, reading=centre).X[0] == 200).all()
+        assert Reading((10, 10), crop=0.5).box(40, 20) == (10, 5, 30, 15)
+        assert Reading((10, 10), keep_aspect=True).box(40, 20) == (10, 0, 30, 20)
+
+    def test_what_fits_is_decoded_once(self, tmp_path, monkeypatch):
+        for i in range(5):
+            save(tmp_path / f"{i}.png", picture(i, 8, 8))
+        count = []
+        plain = images.read_image
+        monkeypatch.setattr(
+            images, "read_image", lambda source, how: count.append(1) or plain(source, how)
+        )
+        X = load(tmp_path, reading=Reading((4, 4))).X
+        assert count == []
+        np.testing.assert_array_equal(X[1:4][1], X[2])
+        assert X[[4, 2, 2]].shape == (3, 4, 4)
+        assert len(count) == 4
+        assert X.digests(0, 2)[0] == hashlib.sha256((tmp_path / "0.png").read_bytes()).digest()
+        assert X.read_as(Reading((2, 3), gray=False)).shape == (5, 3, 2, 3)
+        assert X.read_as(X.reading) is X
+
+
+class TestSkippedFiles:
+    def test_they_are_counted_by_kind(self, tmp_path):
+        save(tmp_path / "a" / "1.png", picture(1))
+        for name in ("notes.txt", "a/more.txt", "a/film.mp4", "a/README", "a/.hidden"):
+            (tmp_path / name).write_text("x")
+        assert load(tmp_path).notes == ("4 files skipped: 2 .txt, 1 .mp4, 1 without a suffix")
+
+    def test_a_kind_that_an_extra_reads(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(images, "formats", lambda: images.FORMATS)
+        save(tmp_path / "1.png", picture(1))
+        (tmp_path / "2.HEIC").write_bytes(b"x")
+        assert "1 .heic; HEIC needs pip install 'dcfsc[heic]'" in load(tmp_path).notes
+        (tmp_path / "1.png").unlink()
+        with pytest.raises(InputError, match=r"no images.*1 \.heic; HEIC needs"):
+            load(tmp_path)
+
+    @pytest.mark.parametrize(("suffix", "package"), [("avif", "PIL"), ("heic", "pillow_heif")])
+    def test_new_formats(self, tmp_path, suffix, package):
+        pytest.importorskip(package)
+        if f".{suffix}" not in images.suffixes():
+            pytest.skip(f"no {suffix} here")
+        save(tmp_path / f"a.{suffix}", np.full((64, 48, 3), (200, 40, 40), np.uint8))
+        data = load(tmp_path, size=(8, 6))
+        assert data.X.shape == (1, 3, 8, 6)
+        assert data.photographs
+        np.testing.assert_allclose(data.X[0, :, 4, 3], (200, 40, 40), atol=8)
+
+
+def test_channels_last(tmp_path):
+    X = np.random.default_rng(0).integers(0, 256, (4, 8, 9, 3)).astype(np.uint8)
+    np.save(tmp_path / "x.npy", X)
+    np.testing.assert_array_equal(load(tmp_path / "x.npy").X, X.transpose(0, 3, 1, 2))
+    np.save(tmp_path / "x.npy", X[..., :1])
+    assert load(tmp_path / "x.npy").X.shape == (4, 1, 8, 9)
+    np.save(tmp_path / "x.npy", X.transpose(0, 3, 1, 2))
+    assert load(tmp_path / "x.npy").X.shape == (4, 3, 8, 9)
+    np.save(tmp_path / "x.npy", np.zeros((4, 3, 9, 3)))
+    with pytest.raises(InputError, match="3 x 9 x 3: whether channels come first or last"):
+        load(tmp_path / "x.npy")

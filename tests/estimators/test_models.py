@@ -1,7 +1,6 @@
 """Prediction and persistence of the two estimators that have them."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering, representations
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.estimators import prediction
+from dcfsc.estimators.prediction import vote
 from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
-from dcfsc.self_expression.voting import vote
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def votes_of(model, X, monkeypatch):
         return vote(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[type(model).__module__], "vote", watched)
+        patch.setattr(prediction, "vote", watched)
         labels = model.predict(X)
     ((operator, owners, n_clusters, z, k),) = seen
     values, indices = operator.topk_code(z, k)

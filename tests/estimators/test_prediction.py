@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from dcfsc.estimators.prediction import probabilities, vote
 from dcfsc.self_expression import solve
-from dcfsc.self_expression.voting import vote
+from dcfsc.spectral import Memberships, certain
 
 
 class Codes:
@@ -87,3 +88,57 @@ def test_the_vote_over_the_closed_form_is_the_one_by_hand(form, k):
         for other in others:
             assert (by_hand(Z, 0.7, labels, z, k, **other) != found).sum() >= 5, other
         assert (by_hand(Z, 0.7, labels, z, k - 1) != found).sum() >= 5
+
+
+def proba(codes, labels, memberships, k):
+    z = torch.zeros(len(codes), 1, dtype=torch.float64)
+    return probabilities(Codes(codes, [1.0] * len(labels)), np.array(labels), memberships, z, k)
+
+
+def test_probabilities_are_the_weighted_mean_of_those_of_the_voters():
+    # weights 1 and 1/2 after the fourth power
+    codes, labels = [[1.0, 0.5**0.25, 0.1]], [0, 1, 1]
+    clusters = np.array([[0, 2], [1, 0], [1, 2]], np.int32)
+    values = np.array([[0.8, 0.2], [0.6, 0.4], [1.0, 0.0]], np.float32)
+    found = proba(codes, labels, Memberships(clusters, values, 3), 2)
+    expected = [(0.8 + 0.5 * 0.4) / 1.5, 0.5 * 0.6 / 1.5, 0.2 / 1.5]
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+
+
+def test_what_is_not_kept_of_many_clusters_is_spread_over_all():
+    found = proba(
+        [[1.0]], [0], Memberships(np.array([[0, 1]], np.int32), np.array([[0.5, 0.1]]), 8), 1
+    )
+    np.testing.assert_allclose(found, [[0.55, 0.15, *[0.05] * 6]])
+
+
+def test_the_largest_probability_is_the_votes():
+    # two weak votes for cluster 1 outweigh one for 0, whose voters are all but sure of 0
+    codes, labels = [[1.0, 0.9, 0.9]], [0, 1, 1]
+    clusters = np.array([[0, 1], [1, 0], [1, 0]], np.int32)
+    values = np.array([[1.0, 0.0], [0.51, 0.49], [0.51, 0.49]], np.float32)
+    found = proba(codes, labels, Memberships(clusters, values, 2), 3)
+    assert voted(codes, [1.0] * 3, labels, 3) == [1]
+    share = (1 + 2 * 0.49 * 0.9**4) / (1 + 2 * 0.9**4)  # of cluster 0, before they change places
+    assert share > 0.5
+    np.testing.assert_allclose(found, [[1 - share, share]], rtol=1e-6)
+
+
+def test_without_a_vote_all_clusters_are_alike():
+    found = proba([[0.0, 0.0]], [0, 1], certain(np.array([0, 1]), 2), 2)
+    np.testing.assert_allclose(found, [[0.5, 0.5]])
+
+
+def test_error_falls_with_confidence_on_digits():
+    from sklearn.datasets import load_digits
+
+    from dcfsc import ClosedFormSubspaceClustering
+    from dcfsc.metrics import best_map
+
+    bunch = load_digits()
+    X, y = bunch.images[:600], bunch.target[:600]
+    model = ClosedFormSubspaceClustering(10, random_state=0, device="cpu").fit(X)
+    wrong = best_map(y, model.labels_) != y  # labels only tell the error
+    order = np.argsort(model.confidence_, kind="stable")
+    assert wrong.any()
+    assert wrong[order[:150]].mean() > 4 * wrong[order[150:]].mean()

@@ -12,8 +12,8 @@ ALL = [(name, catalogue.get(name).plan()) for name in names()]
 
 
 def test_the_experiments():
-    paper_tables = ["eyaleb", "orl", "coil100", "lambda", "parameters", "memory"]
-    assert names() == [*paper_tables, "views", "smoke"]
+    paper_s = ["eyaleb", "orl", "coil100", "lambda", "parameters", "memory"]
+    assert names() == [*paper_s, "hopkins155", "views", "smoke"]
     assert catalogue.get("eyaleb").methods == paper.METHODS
 
 

@@ -23,7 +23,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.runs.folder import read_run
-from dcfsc.runs.writing import write_labels
+from dcfsc.runs.tables import write_labels
 
 TRAINING = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
 FAST = {"dcfsc": TRAINING, "dsc": TRAINING, "closed-form": {"representation": "given"}}
@@ -233,7 +233,7 @@ def test_a_file_and_a_run_whose_names_are_no_text(tmp_path, subspaces):
 )
 def test_no_cell_is_a_formula(name, cell, tmp_path):
     data = Dataset("x", np.eye(2), np.array([0, 1]), [name, "b.png"], [name, "other"])
-    write_labels(tmp_path / "labels.csv", data, np.array([1, 0]))
+    write_labels(tmp_path / "labels.csv", data, np.array([1, 0]), {})
     with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as file:
         first, second = csv.DictReader(file)
     assert first == {"index": "0", "path": cell, "label": "1", "true_label": cell}

@@ -15,8 +15,10 @@ from dcfsc.report.charts import (
     WIDTH,
     Axis,
     affinity_chart,
+    confusion_chart,
     histogram,
     line_chart,
+    spaced,
     spectrum_chart,
 )
 
@@ -116,4 +118,30 @@ def test_spectrum_shows_each_value_and_the_gap() -> None:
 def test_affinity_names_the_clusters_it_has_room_for(sizes: list[int]) -> None:
     tree = drawn(affinity_chart("data:,", sizes, "t"))
     named = texts(tree)
-    assert len(named) == 2 * sum(size * 400 / sum(sizes) >= 12 for size in sizes)
+    there = [k for k, size in enumerate(sizes) if size]
+    assert set(map(int, named)) <= set(there)
+    assert named.count(str(there[0])) == 2
+    if len(there) < 20:
+        assert sorted(named) == sorted(2 * [str(k) for k in there])
+    else:  # as many as can be read: they fill the side and do not touch
+        assert 2 * 400 / 40 < len(named) < 2 * 400 / 13
+
+
+@pytest.mark.parametrize("count", [20, 100])
+def test_confusion_of_many_classes_has_names_that_do_not_touch(count: int) -> None:
+    rows = [f"class number {i}" for i in range(count)]
+    columns = [str(i) for i in range(count)]
+    tree = drawn(confusion_chart("data:,", rows, columns, "t"))
+    side = [e for e in tree.iter() if e.tag.endswith("text") and "transform" not in e.attrib]
+    heights = np.array([float(e.attrib["y"]) for e in side])
+    assert np.diff(heights).min() >= 13 - 0.11  # written to a tenth
+    assert len(side) == (20 if count == 20 else len(spaced(np.arange(100) * 4.0, 13)))
+    assert side[0].text == "class number 0"
+    long = drawn(confusion_chart("data:,", ["a" * 50], ["b"], "t"))
+    assert texts(long)[0] == "a" * 13 + "…"
+    assert {e.text for e in tree.iter() if e.tag.endswith("title")} == set(rows)
+
+
+def test_labels_are_spaced() -> None:
+    assert spaced([0, 5, 9, 10, 30, 31], 10) == [0, 3, 4]
+    assert spaced([], 10) == []

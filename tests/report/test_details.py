@@ -24,8 +24,8 @@ def test_read_is_the_inverse_of_write(details: Details, tmp_path: Path) -> None:
 
 
 def test_python_objects_are_never_written(details: Details, tmp_path: Path) -> None:
-    odd = replace(details, names=np.array([{"a": 1}] * len(details.shown), dtype=object))
-    with pytest.raises(InputError, match="Python objects in 'names'"):
+    odd = replace(details, files=np.array([{"a": 1}] * len(details.shown), dtype=object))
+    with pytest.raises(InputError, match="Python objects in 'files'"):
         write_details(tmp_path / "details.npz", odd)
     assert os.listdir(tmp_path) == []
 
@@ -49,7 +49,7 @@ def test_file_cut_short_or_with_a_part_missing_is_refused(details: Details, tmp_
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="damaged"):
         read_details(path)
-    np.savez(path, format=1, labels=details.labels)
+    np.savez(path, format=2, labels=details.labels)
     with pytest.raises(InputError, match="damaged"):
         read_details(path)
 
@@ -61,13 +61,19 @@ def test_pickled_array_is_refused_unopened(tmp_path: Path) -> None:
         read_details(path)
 
 
+def test_earlier_format_asks_to_fit_again(tmp_path: Path) -> None:
+    np.savez(tmp_path / "details.npz", format=1)
+    with pytest.raises(InputError, match="earlier dcfsc; fit again"):
+        read_details(tmp_path / "details.npz")
+
+
 def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     np.savez(tmp_path / "details.npz", format=99)
     with pytest.raises(InputError, match=r"format 99.*Upgrade"):
         read_details(tmp_path / "details.npz")
 
 
-@pytest.mark.parametrize("name", ["confidence", "truth", "role", "thumbnails", "view"])
+@pytest.mark.parametrize("name", ["probabilities", "truth", "role", "thumbnails", "view", "parts"])
 def test_arrays_that_do_not_fit_together(details: Details, name: str) -> None:
     with pytest.raises(InputError, match=name):
         replace(details, **{name: getattr(details, name)[:-1]})

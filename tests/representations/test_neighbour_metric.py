@@ -16,6 +16,7 @@ from dcfsc.representations.neighbour_metric import (
     NeighbourMetric,
     NeighbourMetricTwice,
     in_metric,
+    in_span,
     metric_of,
     neighbour_metric,
     scatter_of_edges,
@@ -192,3 +193,16 @@ def test_neighbours_that_differ_by_a_hair_still_have_a_metric():
 def test_a_graph_without_edges_has_the_identity():
     Z = unit(np.random.default_rng(5).normal(size=(10, 3)))
     assert torch.equal(metric_of(Z, sp.csr_array((10, 10))), torch.eye(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_few_samples_in_many_dimensions_are_seen_the_same_in_their_span(rounds):
+    Z = unit(np.random.default_rng(6).normal(size=(40, 90)))
+    L = in_span(Z)
+    assert L.shape == (40, 40)
+    assert torch.allclose(L @ L.mT, Z @ Z.mT, rtol=0, atol=1e-13)
+    first = solve(Z, choose_lam(Z, 9.0))
+    whole = in_metric(Z, neighbour_metric(Z, 3, rounds, first))
+    reduced = in_metric(L, neighbour_metric(L, 3, rounds, first, 90))
+    assert torch.allclose(reduced @ reduced.mT, whole @ whole.mT, rtol=0, atol=1e-10)
+    assert in_span(Z.mT).shape == (90, 40)

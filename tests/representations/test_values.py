@@ -102,8 +102,8 @@ def test_a_prepared_sample_is_not_prepared_again_and_another_is():
     assert torch.equal(again.T, fresh.T)
 
 
-def test_there_are_six_parts_of_four_fifths():
-    assert [len(part) for part in stability.random_parts(50)] == [40] * 6
+def test_there_are_four_parts_of_four_fifths():
+    assert [len(part) for part in stability.random_parts(50)] == [40] * 4
 
 
 def test_large_data_are_judged_by_a_random_sample_in_order(monkeypatch):

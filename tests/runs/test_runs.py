@@ -55,6 +55,8 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "fingerprint": run_record.fingerprint(data.X),
         "classes": 3,
         "notes": data.notes,
+        "reading": None,
+        "photographs": False,
     }
     packages = {"torch", "numpy", "scipy", "scikit-learn"}
     assert set(record["versions"]) == {"python", "dcfsc", *packages}

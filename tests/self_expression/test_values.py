@@ -342,3 +342,18 @@ def test_outliers_cost_half_of_the_noise_unless_said():
 def test_samples_are_the_rows_of_a_matrix_that_is_not_empty(shape):
     with pytest.raises(InputError, match="Z must be a matrix of samples in rows"):
         solve(torch.zeros(shape, dtype=torch.float64), 0.3)
+
+
+@pytest.mark.parametrize("form", ["features", "samples"])
+def test_back_propagation_keeps_what_it_needs_and_no_more(form):
+    """The gradient is B' g, and the d x d factor is not alive beside the activations."""
+    Z = torch.randn(30, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    operator = solve(Z, 0.3, form=form)
+    V = Z.clone().requires_grad_()
+    expressed = operator.apply(V)
+    g = torch.randn(30, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    kept = expressed.grad_fn.operator
+    assert not hasattr(kept, "factor") or kept.factor is None
+    (gradient,) = torch.autograd.grad(expressed, V, g)
+    torch.testing.assert_close(gradient, operator.rows(0, 30).mT @ g, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(operator.code(Z[:2]), operator.code(Z)[:2])  # it is whole itself

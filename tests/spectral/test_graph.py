@@ -122,8 +122,11 @@ def test_links_below_rounding_do_not_connect():
         assert embed(kind(A), 3, random_state=0).n_connected == 3
 
 
+@pytest.mark.parametrize("mkl", [True, False])
 @pytest.mark.parametrize("tau", [0.0, 0.7])
-def test_sparse_and_dense_operators_are_the_regularised_matrix(tau):
+def test_sparse_and_dense_operators_are_the_regularised_matrix(tau, mkl, monkeypatch):
+    if not mkl:
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     A = random_affinity(20, 0.3, 1)
     np.fill_diagonal(A, 0.0)
     A /= A.max()

@@ -33,8 +33,7 @@ class LowRank:
     double_below: int = 4096
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise InputError(f"share must lie in (0, 1]; got {self.share}.")
+        check_share(self.share)
         if self.dim < 1 or self.power <= 0:
             raise InputError(
                 f"dim must be at least 1 and power positive; got dim={self.dim}, "
@@ -53,6 +52,11 @@ class LowRank:
             A = A.pow_(self.power)
         largest = A.max()
         return 0.5 * (A + A.mT) / torch.where(largest > 0, largest, torch.ones_like(largest))
+
+
+def check_share(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise InputError(f"share must lie in (0, 1]; got {share}.")
 
 
 def keep_energy(C: Tensor, share: float) -> Tensor:

@@ -33,6 +33,7 @@ _BY_NAME: dict[str, Callable[[int], Affinity]] = {
     "topk": lambda n_clusters: TopK(),
     "lrr": lambda n_clusters: RowSpace(),
     "edsc": lambda n_clusters: LowRank(share=1.0, dim=10, power=4.0),
+    "ssc-motion": lambda n_clusters: Symmetric(share=0.7),
     "dsc-orl": lambda n_clusters: LowRank(share=0.2, dim=3, power=1.0),
     "dsc-eyaleb": dsc_eyaleb,
     "dcfsc-eyaleb": dcfsc_eyaleb,

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import AffinityMatrix
+from .low_rank import check_share, keep_energy
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -21,21 +22,27 @@ class Symmetric:
 
     A sample's row of C holds its coefficients over the others (the literature, with samples in
     columns, scales columns). ``scale=False`` leaves the magnitudes as they are, as SSC-OMP does.
+    ``share`` below one keeps of each row only its largest magnitudes, until they hold more than
+    that share of the row's l1 norm; the authors take 0.7 for motion.
     """
 
     scale: bool = True
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
 
     def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix:
         if operator.sparse is not None:
             return self._sparse(operator.sparse)
-        A = operator.dense().abs()
+        A = keep_energy(operator.dense().abs().mT, self.share).mT
         if self.scale:
             largest = A.amax(dim=1, keepdim=True)
             A = A / largest.masked_fill(largest == 0, 1.0)
         return (A + A.mT).fill_diagonal_(0.0)
 
     def _sparse(self, C: sp.csr_array) -> sp.csr_array:
-        A = abs(C)
+        A = _keep_energy(abs(C), self.share)
         A.setdiag(0.0)
         if self.scale:
             largest = A.max(axis=1).toarray().ravel()
@@ -43,3 +50,17 @@ class Symmetric:
         A = sp.csr_array(A + A.T)
         A.eliminate_zeros()
         return A
+
+
+def _keep_energy(A: sp.csr_array, share: float) -> sp.csr_array:
+    """Per row keep the largest entries up to the one that passes ``share`` of the row's sum."""
+    if share >= 1.0:
+        return A
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    order = np.lexsort((-A.data, row))
+    reached = np.cumsum(A.data[order], dtype=np.float64)
+    start = np.concatenate([[0.0], reached])[A.indptr[:-1]]
+    total = np.concatenate([[0.0], reached])[A.indptr[1:]] - start
+    before = reached - A.data[order] - start[row]
+    kept = order[before <= share * total[row]]
+    return sp.csr_array((A.data[kept], (row[kept], A.indices[kept])), shape=A.shape)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dcfsc._version import __version__
-from dcfsc.cli import datasets, doctor, fit, predict, report, reproduce, suggest
+from dcfsc.cli import datasets, doctor, export, fit, name, predict, report, reproduce, suggest
 from dcfsc.cli.errors import Command, CommandLine
 
 app = typer.Typer(
@@ -47,6 +47,8 @@ for command in (
     suggest.suggest_k,
     predict.predict,
     report.report,
+    name.name,
+    export.export,
     reproduce.reproduce,
     datasets.datasets,
     doctor.doctor,

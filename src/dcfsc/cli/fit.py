@@ -80,8 +80,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How samples are seen: given, metric, metric-twice, scattering, shifts, mirror, "
-            "shifts+mirror, or auto, as the data say.",
+            help="How samples are seen: given, metric, metric-twice, affine, scattering, shifts, "
+            "mirror, shifts+mirror, or auto, as the data say.",
             show_default="auto",
         ),
     ] = None,
@@ -134,7 +134,9 @@ def fit(
     features: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Compute these first, and cluster them: scattering or autoencoder."
+            metavar="NAME",
+            help="Compute these first, and cluster them: encoder, encoder:NAME (a pretrained "
+            "network), scattering or autoencoder.",
         ),
     ] = None,
     weights: Annotated[
@@ -168,7 +170,7 @@ def fit(
     ] = None,
     labels: LabelsOption = None,
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     resume: Annotated[
@@ -231,7 +233,10 @@ def fit(
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
-    samples = load_samples(data, labels, size, color, skip_broken, seed)
+    from dcfsc.estimators.registry import reading_for
+
+    reading = reading_for(features, device)
+    samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.executor import execute
     from dcfsc.runs.request import RunRequest
 

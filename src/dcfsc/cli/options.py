@@ -12,6 +12,7 @@ from dcfsc.errors import InputError, plain_number
 
 if TYPE_CHECKING:
     from dcfsc.datasets import Dataset
+    from dcfsc.datasets.images import Reading
 
 DataArgument = Annotated[
     str,
@@ -27,9 +28,21 @@ LabelsOption = Annotated[
     typer.Option(help="Where the labels are: a column, an array, or a file. Only to score."),
 ]
 SizeOption = Annotated[
-    str | None, typer.Option(metavar="HxW", help="Bring images to this height x width.")
+    str | None,
+    typer.Option(
+        metavar="HxW",
+        help="Bring images to this height x width.",
+        show_default="their own, or a working size where it is large or differs",
+    ),
 ]
-ColorOption = Annotated[bool, typer.Option("--color", help="Read images in colour, not in grey.")]
+ColorOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--color/--gray",
+        help="Read images in colour or in grey.",
+        show_default="colour where there is any",
+    ),
+]
 SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 RunArgument = Annotated[
@@ -40,9 +53,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def load_samples(
-    spec: str, labels: str | None, size: str | None, color: bool, skip_broken: bool, seed: Any
+    spec: str,
+    labels: str | None,
+    size: str | None,
+    color: bool | None,
+    skip_broken: bool,
+    seed: Any,
+    reading: Reading | None = None,
 ) -> Dataset:
-    """DATA as the options say it is to be read."""
+    """DATA as the options say it is to be read; ``reading`` holds where they say nothing."""
     from dcfsc.datasets import load
     from dcfsc.stages import stage
 
@@ -52,11 +71,19 @@ def load_samples(
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
+    if size is not None or color is not None:
+        reading = None
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
     stage("reading %s", spec)
     return load(
-        spec, labels=labels, size=height_width, gray=not color, skip_broken=skip_broken, **generated
+        spec,
+        labels=labels,
+        size=height_width,
+        gray=None if color is None else not color,
+        skip_broken=skip_broken,
+        reading=reading,
+        **generated,
     )
 
 

@@ -33,20 +33,24 @@ def predict(
     device: DeviceOption = "auto",
     labels: LabelsOption = None,
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Label new samples with the model of a run and write them to a .csv file."""
+    """Label new samples with the model of a run and write them to a .csv file.
+
+    Images are read as they were for the run: its size, its colours, its encoder.
+    """
     from dcfsc import metrics
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.life import PREDICTIONS
     from dcfsc.runs.prediction import predict_run
-    from dcfsc.runs.record import describe_data
+    from dcfsc.runs.record import describe_data, reading_of
 
     record = read_run(run).record
-    samples = load_samples(data, labels, size, color, skip_broken, record["seed"])
+    reading = reading_of(record)
+    samples = load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
     predicted = predict_run(run, samples, out, device=device)
     sizes = [int((predicted == k).sum()) for k in range(record["n_clusters"])]
     scores = None if samples.y is None else metrics.score(samples.y, predicted)

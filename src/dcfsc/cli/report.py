@@ -33,14 +33,15 @@ def report(
         typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
     ] = None,
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Draw the page of a run again, from its saved files alone."""
-    from dcfsc.report import read_details, with_images, write_report
+    from dcfsc.report import read_details, with_images
     from dcfsc.runs.folder import read_run
-    from dcfsc.runs.life import DETAILS, REPORT, write_errors
+    from dcfsc.runs.life import DETAILS, REPORT
+    from dcfsc.runs.reporting import draw
 
     saved = read_run(run)
     details = read_details(saved.folder / DETAILS)
@@ -50,7 +51,6 @@ def report(
     target = out or saved.folder / REPORT
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a .html file.")
-    with write_errors(target):
-        write_report(target, saved.record, details)
+    draw(saved, target, details)
     if not quiet:
         output.print_facts([("run", str(run)), output.report_fact(target)])

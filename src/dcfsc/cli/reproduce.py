@@ -17,8 +17,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="eyaleb, orl, coil100, lambda, parameters, memory, views, or smoke (a minute, no "
-            "data).",
+            help="eyaleb, orl, coil100, hopkins155, lambda, parameters, memory, views, or smoke (a "
+            "minute, no data).",
         ),
     ],
     methods: Annotated[

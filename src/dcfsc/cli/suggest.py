@@ -30,7 +30,7 @@ def suggest_k(
         str, typer.Option(help="closed-form (the samples) or dcfsc (an auto-encoder's latents).")
     ] = "closed-form",
     features: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of these: scattering or autoencoder.")
+        str | None, typer.Option(metavar="NAME", help="Of these: encoder, scattering, autoencoder.")
     ] = None,
     subspace_dim: Annotated[
         float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
@@ -41,7 +41,7 @@ def suggest_k(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")] = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
-    color: ColorOption = False,
+    color: ColorOption = None,
     skip_broken: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +49,10 @@ def suggest_k(
 
     It is evidence, not an answer: see how often it was right in the documentation, on choosing K.
     """
-    samples = load_samples(data, None, size, color, skip_broken, seed)
+    from dcfsc.estimators.registry import reading_for
+
+    reading = reading_for(features, device)
+    samples = load_samples(data, None, size, color, skip_broken, seed, reading)
     from dcfsc.runs.clusters import suggest_for_run
 
     options: dict[str, Any] = {

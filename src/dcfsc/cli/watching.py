@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dcfsc.stages import logger
 
 SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
-WATCHED = {"fit", "predict", "suggest-k", "report"}
+WATCHED = {"fit", "predict", "suggest-k", "report", "reproduce"}
 
 
 @contextmanager
@@ -50,31 +50,58 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text:
+        if text and not hasattr(record, "total"):
             print(f"{time.monotonic() - self.begin:8.1f} s  {text}", file=sys.stderr, flush=True)
 
 
 class Status(logging.Handler):
-    """The present stage in one line that goes away, with a clock that runs."""
+    """The present stage in one line that goes away, with a clock, and the time left if known."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         super().__init__()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
         self.shown = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.shown.add_task("starting", total=None)
+        self.task = self.shown.add_task("starting", total=None, left="")
+        self.began: tuple[float, int] | None = None  # when its first part was told, and how much
         self.shown.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text:
-            self.shown.update(self.task, description=text)
+        if hasattr(record, "total"):
+            self._advance(record.done, record.total)  # type: ignore[attr-defined]
+        elif text:
+            self.began = None
+            self.shown.update(self.task, description=text, left="")
             self.shown.start()
         else:
             self.shown.stop()
 
+    def _advance(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self.began is None or done < self.began[1]:
+            self.began = now, done
+        left = f"{done:,} of {total:,}"
+        since, first = now - self.began[0], self.began[1]
+        if done > first and since >= 1.0:
+            seconds = since / (done - first) * (total - done)
+            left += f", {clock(seconds)} left"
+        self.shown.update(self.task, left=left)
+
     def close(self) -> None:
         self.shown.stop()
         super().close()
+
+
+def clock(seconds: float) -> str:
+    """Seconds as 0:07, 12:30 or 1:02:03."""
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"

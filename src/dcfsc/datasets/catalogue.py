@@ -11,6 +11,7 @@ import numpy as np
 
 from dcfsc.datasets import originals
 from dcfsc.datasets.dataset import Dataset, DatasetInfo
+from dcfsc.datasets.motions import HOPKINS155
 from dcfsc.datasets.registry import Download, Entry, Form, data_root, file_named, idx_pairs, tree_of
 
 
@@ -159,7 +160,7 @@ FASHION = Entry(
     ),
 )
 
-ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION)}
+ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, HOPKINS155)}
 
 
 def load_digits() -> Dataset:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.datasets.finite import unmasked
+from dcfsc.datasets.images import Reading
 from dcfsc.errors import InputError, writable
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
@@ -35,8 +36,14 @@ class Dataset:
         The file that each sample came from, for folders of images.
     label_names : list of str, or None
         ``label_names[y[i]]`` is the label as the file spells it.
+    feature_names : list of str, or None
+        The columns of a table.
     notes : str
         What a reader of a number measured on these data must know.
+    reading : Reading or None
+        How images were read, or resized: what has to be done to new samples too.
+    photographs : bool
+        Whether they come from a folder of colour photographs.
     """
 
     name: str
@@ -45,13 +52,16 @@ class Dataset:
     paths: list[str] | None = None
     label_names: list[str] | None = None
     notes: str = ""
+    feature_names: list[str] | None = None
+    reading: Reading | None = None
+    photographs: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
-        for field in ("paths", "label_names"):
+        for field in ("paths", "label_names", "feature_names"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
         if self.X.ndim not in (2, 3, 4):

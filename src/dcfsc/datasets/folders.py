@@ -4,68 +4,131 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import deque
+from collections import Counter, deque
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dcfsc.datasets import streamed
+from dcfsc.datasets import images, streamed
 from dcfsc.datasets.dataset import Dataset
-from dcfsc.datasets.image_stream import bytes_of, stream_images
-from dcfsc.datasets.images import ImageSource, check_size, natural_order, read_images
+from dcfsc.datasets.image_stream import stream_images
+from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_order, read_images
+from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
 
-SUFFIXES = frozenset(
-    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
-)
+PHOTOGRAPHS = ("JPEG", "MPO", "HEIF", "AVIF", "WEBP")  # what cameras and their programs write
+GRAY_MODES = ("1", "L", "LA", "I", "F")
+LOOKED_AT = 32  # images that are decoded to see whether there is colour
+COLOURED = 16  # of 255, by which the channels of a pixel differ where it has a colour
+KINDS_NAMED = 5
 
 
 def load_folder(
     folder: Path,
     *,
     size: tuple[int, int] | None = None,
-    gray: bool = True,
+    gray: bool | None = None,
     skip_broken: bool = False,
+    reading: Reading | None = None,
 ) -> Dataset:
     """A folder of images, in natural order; its sub-folders are the labels.
 
     A flat folder has no labels. Links to files and folders are followed at every level; no folder
     is read twice, so a link that leads back is passed over. ``size`` is (height, width); without
-    it all images must have one size already. Broken images are an error, or with ``skip_broken`` a
-    warning.
+    it large images, and images of different sizes, are read at a working size. ``gray=None`` keeps
+    colour where there is any. ``reading`` says both, and has files read only when they are used.
+    Broken images are an error, or with ``skip_broken`` a warning.
     """
-    files, groups = _find_images(folder)
+    files, groups, skipped = _find_images(folder)
     sources = [ImageSource.file(f) for f in files]
-    size = check_size(size)
+    size, lazy = check_size(size), reading is not None
+    seen = _look(sources, gray, skip_broken)
+    notes = [skipped]
+    if reading is None:
+        reading = Reading(size or working_size(seen.sizes, 1 if seen.gray else 3), seen.gray)
+        if size is None and reading.size is not None:
+            notes.append(_described(seen, reading))
+    shape = reading.size or seen.sizes[0]
     X: Any
-    if bytes_of(sources, size, gray, skip_broken) > streamed.STREAM_BYTES:
-        X, kept = stream_images(str(folder), sources, size=size, gray=gray, skip_broken=skip_broken)
+    if lazy or len(files) * prod(reading.sample_shape(shape)) > streamed.STREAM_BYTES:
+        X, kept = stream_images(str(folder), sources, reading, shape, skip_broken)
     else:
-        X, kept = read_images(sources, size=size, gray=gray, skip_broken=skip_broken)
+        X, kept = read_images(sources, reading, skip_broken=skip_broken)
     y, names = None, None
     if groups is not None:
         names = sorted({groups[i] for i in kept}, key=natural_order)
         number = {name: k for k, name in enumerate(names)}
         y = np.array([number[groups[i]] for i in kept], np.int64)
     broken = sorted(set(range(len(files))) - set(kept))
-    notes = f"{len(broken)} of {len(files)} images were broken and left out" if broken else ""
     if broken:
+        notes.append(f"{len(broken)} of {len(files)} images were broken and left out")
         named = ", ".join(str(files[i]) for i in broken[:3]) + (", ..." if broken[3:] else "")
-        warnings.warn(f"{notes}: {named}", stacklevel=5)  # the caller of load
+        warnings.warn(f"{notes[-1]}: {named}", stacklevel=5)  # the caller of load
     return Dataset(
         name=folder.resolve().name or str(folder),
         X=X,
         y=y,
         paths=[str(files[i]) for i in kept],
         label_names=names,
-        notes=notes,
+        notes="; ".join(filter(None, notes)),
+        reading=reading,
+        photographs=seen.photographs and not seen.gray,
     )
 
 
-def _find_images(folder: Path) -> tuple[list[Path], list[str] | None]:
-    """Image files in natural order, and for each the sub-folder's name (None: flat folder)."""
-    flat, grouped = _walk(folder)
+@dataclass(frozen=True)
+class Seen:
+    """What the headers of images, and a few of the images, say of all."""
+
+    sizes: list[tuple[int, int]]
+    gray: bool
+    photographs: bool
+
+
+def _look(sources: list[ImageSource], gray: bool | None, skip_broken: bool) -> Seen:
+    """Read every header; where colour is to be found out, decode some images spread evenly."""
+
+    def header(source: ImageSource) -> tuple[tuple[int, int], bool, str | None]:
+        with images.decoding(source) as opened:
+            colour = opened.mode not in GRAY_MODES and not opened.mode.startswith("I;16")
+            return images.header_size(opened), colour, opened.format
+
+    headers = [found for found in images.each(header, sources, skip_broken) if found is not None]
+    if not headers:
+        raise images.none_readable(sources)
+    if gray is None:
+        gray = not any(colour for _, colour, _ in headers) or not _any_colour(sources)
+    formats = Counter(name for _, _, name in headers)
+    photographs = sum(formats[name] for name in PHOTOGRAPHS) > len(headers) / 2
+    return Seen([size for size, _, _ in headers], gray, photographs)
+
+
+def _any_colour(sources: list[ImageSource]) -> bool:
+    rows = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(int))
+    small = Reading((32, 32), gray=False)
+    some = [sources[i] for i in rows]
+    decoded = images.each(lambda source: images.read_image(source, small), some, True)
+    return any(np.ptp(image, axis=0).max() > COLOURED for image in decoded if image is not None)
+
+
+def _described(seen: Seen, reading: Reading) -> str:
+    """At which size images are read that were not given one."""
+    assert reading.size is not None
+    sizes = sorted(set(seen.sizes), key=prod)
+    low, high = (f"{h} x {w}" for h, w in (sizes[0], sizes[-1]))
+    found = f"{low}" if len(sizes) == 1 else f"{len(sizes):,} sizes, {low} to {high},"
+    colour = "grey" if seen.gray else "colour"
+    h, w = reading.size
+    return f"images of {found} read at {h} x {w} in {colour}; --size HxW takes another size"
+
+
+def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
+    """Image files in natural order, each one's sub-folder (None: flat folder), what was skipped."""
+    flat, grouped, others = _walk(folder)
+    skipped = _skipped(others)
     groups = [
         (image, writable(sub.name))
         for sub, found in sorted(grouped.items(), key=lambda item: natural_order(item[0]))
@@ -79,16 +142,31 @@ def _find_images(folder: Path) -> tuple[list[Path], list[str] | None]:
         )
     if not flat and not groups:
         raise InputError(
-            f"{folder} holds no images; looked for {' '.join(sorted(SUFFIXES))} in it and in its "
-            "sub-folders."
+            f"{folder} holds no images; looked for {' '.join(sorted(images.suffixes()))} in it and "
+            f"in its sub-folders{f' ({skipped})' if skipped else ''}."
         )
     if flat:
-        return sorted(flat, key=natural_order), None
-    return [p for p, _ in groups], [name for _, name in groups]
+        return sorted(flat, key=natural_order), None, skipped
+    return [p for p, _ in groups], [name for _, name in groups], skipped
 
 
-def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]]]:
-    """The images in the folder itself, and those below each of its sub-folders.
+def _skipped(others: Counter[str]) -> str:
+    """How many files of which kinds are no images, and which of them an extra could read."""
+    if not others:
+        return ""
+    ranked = sorted(others.items(), key=lambda item: (-item[1], item[0] or "~"))
+    kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in ranked]
+    named = ", ".join(kinds[:KINDS_NAMED]) + (", ..." if kinds[KINDS_NAMED:] else "")
+    text = f"{others.total():,} files skipped: {named}"
+    if images.HEIC_SUFFIXES & others.keys():
+        text += "; HEIC needs pip install 'dcfsc[heic]'"
+    if images.AVIF_SUFFIXES & others.keys():
+        text += "; AVIF needs a newer Pillow"
+    return text
+
+
+def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str]]:
+    """The images in the folder itself, those below each of its sub-folders, and other files.
 
     Links to files and folders are followed at every level. No folder is entered twice, nor one
     that the folder lies in, so that no link leads round; what lies here itself goes before what a
@@ -96,7 +174,7 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]]]:
     """
     top = folder.resolve()
     entered = {_identity(place) for place in (top, *top.parents)}
-    flat, subs = _entries(folder)
+    flat, subs, others = _entries(folder)
     groups: dict[Path, list[Path]] = {sub: [] for sub in subs}
     here = [(sub, sub) for sub in reversed(subs) if not sub.is_symlink()]
     linked = deque((sub, sub) for sub in subs if sub.is_symlink())
@@ -106,19 +184,21 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]]]:
         if identity in entered:
             continue
         entered.add(identity)
-        images, subs = _entries(path)
-        groups[group] += images
+        found, subs, more = _entries(path)
+        groups[group] += found
+        others += more
         here += [(sub, group) for sub in reversed(subs) if not sub.is_symlink()]
         linked += [(sub, group) for sub in subs if sub.is_symlink()]
-    return flat, groups
+    return flat, groups, others
 
 
-def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Images and, in natural order, folders in a folder; links count as what they lead to.
+def _entries(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+    """Images, folders in natural order, and the kinds of other files; links are what they lead to.
 
     Left out are hidden entries, what macOS adds to archives, and pipes, which would be waited for.
     """
-    images, folders = [], []
+    found, folders, others = [], [], Counter[str]()
+    known = images.suffixes()
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or entry.name == "__MACOSX":
@@ -126,11 +206,13 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
             link = entry.is_symlink()  # of one that leads nowhere a DirEntry may raise
             if os.path.isdir(entry) if link else entry.is_dir():
                 folders.append(Path(entry.path))
-            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and (
-                os.path.isfile(entry) if link else entry.is_file()
-            ):
-                images.append(Path(entry.path))
-    return images, sorted(folders, key=natural_order)
+            elif os.path.isfile(entry) if link else entry.is_file():
+                suffix = os.path.splitext(entry.name)[1].lower()
+                if suffix in known:
+                    found.append(Path(entry.path))
+                else:
+                    others[suffix] += 1
+    return found, sorted(folders, key=natural_order), others
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ import numpy as np
 
 from dcfsc.datasets import streamed
 from dcfsc.errors import InputError
+from dcfsc.stages import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -22,6 +26,16 @@ if TYPE_CHECKING:
 MOST_PIXELS = 89_478_485  # Pillow's bound on an image that is read is ours on one that is made
 # By content, whatever a file is called: Pillow would run an interpreter for a PostScript program.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM", "WEBP")
+SUFFIXES = frozenset(
+    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+)
+AVIF_SUFFIXES = frozenset((".avif", ".avifs"))
+HEIC_SUFFIXES = frozenset((".heic", ".heif", ".hif"))
+WORKERS = min(8, os.cpu_count() or 1)
+TOGETHER = 256  # images handed to the threads at a time
+GAP = 2  # a JPEG is decoded at no less than so many times the size it is then reduced to
+CHANNELS = (1, 3, 4)
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,34 @@ class ImageSource:
         return cls(str(path), lambda: path.open("rb"))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How image files become samples of one shape.
+
+    ``size`` is (height, width), or None for the size that all of them have. An image of another
+    aspect ratio is stretched, or with ``keep_aspect`` loses its margins. ``crop`` is the share of
+    the rest that is taken, from the centre.
+    """
+
+    size: tuple[int, int] | None = None
+    gray: bool = True
+    crop: float = 1.0
+    keep_aspect: bool = False
+
+    def box(self, width: float, height: float) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of what is taken of an image."""
+        w, h = self.crop * width, self.crop * height
+        if self.keep_aspect and self.size is not None:
+            scale = self.crop * min(height / self.size[0], width / self.size[1])
+            w, h = scale * self.size[1], scale * self.size[0]
+        left, top = (width - w) / 2, (height - h) / 2
+        return left, top, left + w, top + h
+
+    def sample_shape(self, size: tuple[int, int]) -> tuple[int, ...]:
+        """The shape of a sample that is read at this height and width."""
+        return size if self.gray else (3, *size)
+
+
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
     """Sort key in which img2 comes before img10."""
     pieces = re.split(r"([0-9]+)", str(text).casefold())
@@ -45,34 +87,47 @@ def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
 
 
 def read_images(
-    sources: Sequence[ImageSource],
-    *,
-    size: tuple[int, int] | None = None,
-    gray: bool = True,
-    skip_broken: bool = False,
+    sources: Sequence[ImageSource], reading: Reading, *, skip_broken: bool = False
 ) -> tuple[np.ndarray, list[int]]:
     """Read images into one uint8 array; return it with the indices of those that were readable."""
-    size = check_size(size)
     X: np.ndarray | None = None
     kept: list[int] = []
-    with bombs_are_errors():
-        for i, source in enumerate(sources):
-            try:
-                image = read_image(source, size, gray)
-            except InputError:
-                if not skip_broken:
-                    raise
-                continue
-            if X is None:
-                # one array from the start: stacking a list would hold the images twice
-                X = np.empty((len(sources), *image.shape), np.uint8)
-            elif image.shape != X.shape[1:]:
-                raise sizes_differ(sources[kept[0]].name, X.shape, source.name, image.shape)
-            X[len(kept)] = image
-            kept.append(i)
+    for i, image in enumerate(each(lambda s: read_image(s, reading), sources, skip_broken)):
+        if image is None:
+            continue
+        if X is None:
+            # one array from the start: stacking a list would hold the images twice
+            X = np.empty((len(sources), *image.shape), np.uint8)
+        elif image.shape != X.shape[1:]:
+            raise sizes_differ(sources[kept[0]].name, X.shape, sources[i].name, image.shape)
+        X[len(kept)] = image
+        kept.append(i)
     if X is None:
-        raise InputError(f"none of the {len(sources)} images can be read ({sources[0].name}, ...).")
+        raise none_readable(sources)
     return (X if len(kept) == len(X) else X[: len(kept)].copy()), kept
+
+
+def each(
+    function: Callable[[ImageSource], Any], sources: Sequence[ImageSource], skip_broken: bool
+) -> Iterator[Any]:
+    """The function's value for each image in order, by a few threads; None for a broken one."""
+
+    def attempt(source: ImageSource) -> Any:
+        try:
+            return function(source)
+        except InputError:
+            if not skip_broken:
+                raise
+            return None
+
+    with bombs_are_errors(), ThreadPoolExecutor(WORKERS) as pool:
+        for start in range(0, len(sources), TOGETHER):
+            progress(start, len(sources))
+            yield from pool.map(attempt, sources[start : start + TOGETHER])
+
+
+def none_readable(sources: Sequence[ImageSource]) -> InputError:
+    return InputError(f"none of the {len(sources)} images can be read ({sources[0].name}, ...).")
 
 
 def sizes_differ(
@@ -85,19 +140,66 @@ def sizes_differ(
     )
 
 
-def read_image(source: ImageSource, size: tuple[int, int] | None, gray: bool) -> np.ndarray:
-    """One upright image, (h, w) or (3, h, w) uint8."""
+def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
+    """One upright image, (h, w) or (3, h, w) uint8.
+
+    A JPEG is decoded at the smallest of the sizes that its format offers and that is ``GAP`` times
+    as large as asked for.
+    """
     from PIL import Image, ImageOps
 
     with decoding(source) as opened:
+        if reading.size is not None:
+            opened.draft(None, _enough(opened, reading))
         sixteen = opened.mode.startswith("I;16") or (
             opened.mode == "I" and opened.format in ("PPM", "PNG")
         )
-        image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, gray)
-        if size is not None and image.size != size[::-1]:
-            image = image.resize(size[::-1], Image.Resampling.BICUBIC)
+        image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, reading.gray)
+        if reading.size is not None:
+            box, target = reading.box(*image.size), reading.size[::-1]
+            if image.size != target or box != (0, 0, *image.size):
+                image = image.resize(target, Image.Resampling.BICUBIC, box)
         pixels = np.asarray(image)
-    return pixels if gray else np.moveaxis(pixels, -1, 0)
+    return pixels if reading.gray else np.moveaxis(pixels, -1, 0)
+
+
+def _enough(opened: PILImage, reading: Reading) -> tuple[int, int]:
+    """Width and height, as the file has them, at which an image is large enough to be reduced."""
+    assert reading.size is not None
+    height, width = header_size(opened)
+    left, top, right, bottom = reading.box(width, height)
+    ratio = min((bottom - top) / reading.size[0], (right - left) / reading.size[1])
+    factor = min(1.0, GAP / ratio)
+    return max(1, round(factor * opened.width)), max(1, round(factor * opened.height))
+
+
+def header_size(opened: PILImage) -> tuple[int, int]:
+    """(height, width) of the upright image, from its header alone."""
+    w, h = opened.size
+    # for a PNG without the tag in its header Pillow would decode all of it to look for one
+    tagged = opened.format != "PNG" or "exif" in opened.info
+    turned = tagged and opened.getexif().get(ORIENTATION) in TURNED
+    return (w, h) if turned else (h, w)
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """The formats that can be read here: AVIF as Pillow was built, HEIC with an extra."""
+    from PIL import features
+
+    avif = ("AVIF",) if features.check("avif") else ()
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return (*FORMATS, *avif)
+    register_heif_opener()
+    return (*FORMATS, *avif, "HEIF")
+
+
+def suffixes() -> frozenset[str]:
+    """The endings of the names of files that can be read here."""
+    avif = AVIF_SUFFIXES if "AVIF" in formats() else frozenset()
+    return SUFFIXES | avif | (HEIC_SUFFIXES if "HEIF" in formats() else frozenset())
 
 
 @contextmanager
@@ -110,7 +212,7 @@ def decoding(source: ImageSource) -> Iterator[PILImage]:
             if not file.read(1):
                 raise ValueError("the file is empty")  # Pillow would ask every decoder in turn
             file.seek(0)
-            with Image.open(file, formats=FORMATS) as opened:
+            with Image.open(file, formats=formats()) as opened:
                 yield opened
     except Exception as error:  # decoders fail in many ways on damaged bytes
         raise broken(source, error) from None
@@ -164,7 +266,8 @@ def check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
     """``size`` as (height, width), two positive integers."""
     if size is None:
         return None
-    if isinstance(size, str) or len(size) != 2 or not all(isinstance(s, Integral) for s in size):
+    pair = isinstance(size, Sequence) and not isinstance(size, str) and len(size) == 2
+    if not pair or not all(isinstance(s, Integral) for s in size):
         raise InputError(f"size is {size!r}; give (height, width) as two integers, as in (32, 32).")
     h, w = int(size[0]), int(size[1])
     if h < 1 or w < 1:
@@ -194,3 +297,24 @@ def resize(X: Any, size: tuple[int, int] | None, name: str) -> Any:
         picture = Image.fromarray(np.ascontiguousarray(plane, dtype=kind))
         out[i] = np.asarray(picture.resize(size[::-1], Image.Resampling.BICUBIC))
     return out.reshape(*X.shape[:-2], *size)
+
+
+def channels_first(X: Any, name: str) -> Any:
+    """Images (n, h, w, 3) as (n, 3, h, w), and whatever else X is as it is.
+
+    The last axis holds channels where it has 1, 3 or 4 entries and the second more than 4.
+    """
+    if X.ndim != 4 or X.shape[3] not in CHANNELS:
+        return X
+    _, first, middle, last = X.shape
+    if first > max(CHANNELS) and middle > max(CHANNELS):
+        if isinstance(X, streamed.Streamed):
+            shape = (last, first, middle)
+            return streamed.Derived(X, lambda rows: np.moveaxis(rows, -1, 1), shape, X.dtype)
+        return X.transpose(0, 3, 1, 2) if isinstance(X, np.ndarray) else X.permute(0, 3, 1, 2)
+    if first == last == 3 and middle > max(CHANNELS):
+        raise InputError(
+            f"{name} has samples of {first} x {middle} x {last}: whether channels come first or "
+            "last is not clear; give (n, channels, height, width) with width and height above 4."
+        )
+    return X

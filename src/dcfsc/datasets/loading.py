@@ -11,6 +11,7 @@ from typing import Any
 from dcfsc.datasets import arrays, folders, images, parquet, tables
 from dcfsc.datasets.catalogue import ENTRIES, load_digits, names
 from dcfsc.datasets.dataset import Dataset, encode_labels
+from dcfsc.datasets.motions import HOPKINS155, load_sequence
 from dcfsc.datasets.subspaces import synthetic
 from dcfsc.errors import InputError, unknown_name
 
@@ -29,31 +30,39 @@ def load(
     *,
     labels: str | None = None,
     size: tuple[int, int] | None = None,
-    gray: bool = True,
+    gray: bool | None = None,
     skip_broken: bool = False,
+    reading: images.Reading | None = None,
     **options: Any,
 ) -> Dataset:
     """Load a dataset by its registered name or from a file or a folder of images.
 
     Samples of more than 1 GiB in an .npy, .npz or .parquet file or a folder of images are not
-    read: X is then a :class:`Streamed`, whose slices are read from disk when they are used.
+    read: X is then a :class:`Streamed`, whose slices are read from disk when they are used. Images
+    with their channels last, (n, h, w, 3), become (n, 3, h, w).
 
     Parameters
     ----------
     spec : str or Path
         One of ``names()``, or a path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of
-        images. A name goes before a file of that name: write ./orl for a folder orl.
+        images. A name goes before a file of that name: write ./orl for a folder orl. Hopkins-155
+        is loaded by the sequence, as in "hopkins155/cars1".
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
         default an array or column called y, label, labels, gnd or target, and in a folder of
         images the sub-folders; "none" for no labels (such a column is then a feature).
     size : (height, width), optional
-        Bring images to this size (bicubic).
-    gray : bool
-        Read folders of images in grey, (n, h, w), else in colour, (n, 3, h, w).
+        Bring images to this size (bicubic). Without it a folder whose images differ in size, or
+        have more than 4,096 values, is read at a working size of at most 1,024 pixels
+        (:mod:`dcfsc.datasets.working_size`).
+    gray : bool, optional
+        Read folders of images in grey, (n, h, w), or in colour, (n, 3, h, w). Without it in colour
+        if any image has some, as up to 32 images of the folder show.
     skip_broken : bool
         Leave broken images of a folder out, with a warning.
+    reading : Reading, optional
+        Read a folder of images in just this way, each file when it is used; for encoders.
     **options
         For "synthetic" the parameters of :func:`synthetic`; for the sets kept in files
         ``download=False`` to stay off the network; for .npz and .mat ``key``, the array of the
@@ -61,10 +70,13 @@ def load(
     """
     size = images.check_size(size)
     try:
-        if isinstance(spec, str) and spec in names():
-            data = _load_named(spec, labels, size, options)
+        if isinstance(spec, str) and spec.startswith(f"{HOPKINS155.name}/"):
+            data = _load_sequence(spec, labels, size, options)
+        elif isinstance(spec, str) and spec in names():
+            data = _load_named(spec, labels, size, reading, options)
         else:
-            data = _load_path(Path(spec).expanduser(), labels, size, gray, skip_broken, options)
+            folder = {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
+            data = _load_path(Path(spec).expanduser(), labels, folder, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
@@ -72,7 +84,11 @@ def load(
 
 
 def _load_named(
-    name: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
+    name: str,
+    labels: str | None,
+    size: tuple[int, int] | None,
+    reading: images.Reading | None,
+    options: dict[str, Any],
 ) -> Dataset:
     if labels not in (None, arrays.NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
@@ -81,15 +97,33 @@ def _load_named(
     else:
         options.pop("download", None)  # these two need no file, so there is nothing to forbid
         data = _call(synthetic if name == "synthetic" else load_digits, name, options)
-    return replace(data, X=images.resize(data.X, size, name))
+    return _resized(data, size, reading, name)
+
+
+def _resized(
+    data: Dataset, size: tuple[int, int] | None, reading: images.Reading | None, name: str
+) -> Dataset:
+    """Images that are no files at the size asked for, or that of a reading."""
+    if size is None and reading is not None and data.X.ndim > 2:
+        size = reading.size
+    if size is None or data.reading is not None:
+        return data
+    return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
+
+
+def _load_sequence(
+    spec: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
+) -> Dataset:
+    if labels not in (None, arrays.NO_LABELS) or size is not None:
+        raise InputError(f"{spec} has labels of its own and no images; leave labels and size out.")
+    options.pop("download", None)
+    return _call(load_sequence, spec, options, spec.partition("/")[2])
 
 
 def _load_path(
     path: Path,
     labels: str | None,
-    size: tuple[int, int] | None,
-    gray: bool,
-    skip_broken: bool,
+    folder: dict[str, Any],
     options: dict[str, Any],
 ) -> Dataset:
     if not path.exists():
@@ -99,12 +133,7 @@ def _load_path(
         )
     label_file = _label_file(path, labels)
     if path.is_dir():
-        data = _call(
-            folders.load_folder,
-            path,
-            {"size": size, "gray": gray, "skip_broken": skip_broken, **options},
-            path,
-        )
+        data = _call(folders.load_folder, path, {**folder, **options}, path)
     elif not path.is_file():
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif path.suffix.lower() == ".npy":
@@ -120,7 +149,8 @@ def _load_path(
     if label_file:
         y, label_names = _read_label_file(label_file, len(data))
         data = replace(data, y=y, label_names=label_names)
-    return replace(data, X=images.resize(data.X, size, str(path)))
+    data = replace(data, X=images.channels_first(data.X, str(path)))
+    return _resized(data, folder["size"], folder["reading"], str(path))
 
 
 def _original(path: Path) -> Dataset | None:
@@ -165,7 +195,7 @@ def _call(
     ]
     for name in options:
         if name not in known:
-            public = set(known) - {"size", "gray", "skip_broken", "labels"}
+            public = set(known) - {"size", "gray", "skip_broken", "reading", "labels"}
             takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
             raise InputError(f"{what}: unknown option {name!r}; {takes}.")
     return function(*args, **options)

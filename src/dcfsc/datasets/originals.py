@@ -22,7 +22,7 @@ import numpy as np
 
 from dcfsc.datasets.arrays import load_npz, read_mat
 from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels
-from dcfsc.datasets.images import ImageSource, read_images
+from dcfsc.datasets.images import ImageSource, Reading, read_images
 from dcfsc.errors import InputError
 
 MEMBER_BYTES = 32 << 20  # no image of these sets is larger; a larger member is not decompressed
@@ -157,7 +157,7 @@ def _read_tree(name: str, place: Path, tree: Tree, shape: tuple[int, int]) -> Da
         if not found:
             raise InputError(f"{place} holds none of the images of {name}.")
         found.sort(key=lambda pair: _place(pair[0]))
-        X, _ = read_images([source for _, source in found], size=shape)
+        X, _ = read_images([source for _, source in found], Reading(shape))
     y, _ = encode_labels([int(match[1]) for match, _ in found], place)
     return Dataset(name, X, y, paths=[source.name for _, source in found])
 

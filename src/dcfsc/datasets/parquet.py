@@ -50,7 +50,8 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
             notes = f"labels from column {columns[label]!r}"
         if X is None or X.nbytes <= streamed.STREAM_BYTES:
             X = _matrix(file.read(features), features, path)
-    return Dataset(path.stem, X, y, label_names=classes, notes=notes)
+    named = features if X.shape[1:] == (len(features),) else None
+    return Dataset(path.stem, X, y, label_names=classes, notes=notes, feature_names=named)
 
 
 @contextmanager

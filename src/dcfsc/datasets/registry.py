@@ -70,9 +70,9 @@ class Entry:
     """A dataset kept in files."""
 
     name: str
-    n: int
-    shape: tuple[int, ...]
-    classes: int
+    n: int | None
+    shape: tuple[int, ...] | None
+    classes: int | None
     source: str
     licence: str
     folders: tuple[str, ...]
@@ -95,11 +95,17 @@ class Entry:
         if found is None and download and self.downloads:
             self._download(root)
             found = self.locate(root)
-        if found is None:
-            raise InputError(f"{self.name} is not in {root}: {self._remedy()}")
-        form, place = found
+        form, place = found or self.find()
         data = form.read(place)
         return replace(data, notes=self.notes(data))
+
+    def find(self) -> tuple[Form, Any]:
+        """The form that is present, and where; an error that says what to do if there is none."""
+        root = data_root()
+        found = self.locate(root)
+        if found is None:
+            raise InputError(f"{self.name} is not in {root}: {self._remedy()}")
+        return found
 
     def _download(self, root: Path) -> None:
         try:

@@ -259,15 +259,20 @@ def _decompressed(member: Any, size: int, name: str) -> IO[bytes]:
 
 def scratch_folder() -> Path:
     """Where temporary copies go: the user's cache folder, which unlike /tmp is never memory."""
-    try:
-        from platformdirs import user_cache_dir
-
-        folder = Path(user_cache_dir("dcfsc"))
-    except ImportError:
-        folder = Path.home() / ".cache" / "dcfsc"
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
         return Path(tempfile.gettempdir())
+
+
+def cache_folder() -> Path:
+    """The user's cache folder, whether it is there or not."""
+    try:
+        from platformdirs import user_cache_dir
+
+        return Path(user_cache_dir("dcfsc"))
+    except ImportError:
+        return Path.home() / ".cache" / "dcfsc"

@@ -49,12 +49,16 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
     if unnamed and np.array_equal(X[:, 0], np.arange(len(X))):
         # what pandas writes before the first column unless told index=False
         X = np.ascontiguousarray(X[:, 1:])
+        features = features[1:]
         notes.append("the row numbers in the unnamed first column were left out")
     y, names = None, None
     if label is not None:
         y, names = encode_labels(_as_labels(_label_values(path, layout, label)), path)
         notes.append(f"labels from column {layout.columns[label]!r}")
-    return Dataset(path.stem, X, y, label_names=names, notes="; ".join(notes))
+    columns = [layout.columns[i] for i in features] if layout.has_header else None
+    return Dataset(
+        path.stem, X, y, label_names=names, notes="; ".join(notes), feature_names=columns
+    )
 
 
 def read_label_column(path: Path, n: int) -> np.ndarray:

@@ -3,10 +3,11 @@
 They string the stages together and hold no numerical code of their own.
 """
 
-from .autoencoder_features import AutoencoderFeatures
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
+from .deep import AutoencoderFeatures
 from .dsc import DSC
+from .encoder_features import EncoderFeatures
 from .low_rank import EDSC, LRR, LRSC
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, KernelSSC
@@ -21,6 +22,7 @@ __all__ = [
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
 ]

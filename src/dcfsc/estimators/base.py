@@ -70,13 +70,15 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     assign: str
 
     labels_: np.ndarray
+    confidence_: np.ndarray
+    next_best_: np.ndarray
     sample_shape_: tuple[int, ...]
     _operator: Operator | None
 
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
-        """Set ``coefficients_``, ``affinity_matrix_``, ``embedding_`` and ``labels_``.
+        """Set the attributes that all estimators have, from ``coefficients_`` to ``confidence_``.
 
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
         coefficients say.
@@ -101,6 +103,17 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         self.embedding_ = result.embedding
         groups = groups_of_equal_samples(X, n_clusters)
         self.labels_ = result.labels if groups is None else groups
+        self._set_memberships(
+            spectral.memberships(
+                result.embedding, result.labels, n_clusters, self.affinity_matrix_, self.assign
+            )
+            if groups is None
+            else spectral.certain(groups, n_clusters)
+        )
+
+    def _set_memberships(self, memberships: spectral.Memberships) -> None:
+        self._memberships = memberships
+        self.confidence_, self.next_best_ = memberships.confidence, memberships.next_best
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

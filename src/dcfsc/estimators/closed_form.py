@@ -5,31 +5,32 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed
+from dcfsc.datasets.images import check_size
+from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
-from dcfsc.neighbours import unit_rows
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import check_form
-from dcfsc.self_expression.voting import vote
+from dcfsc.stages import stage
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
+from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
 from .validation import as_float, check_array, check_lam, check_n_clusters
 
 
 @dataclass(eq=False, repr=False)
-class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
+class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     """Subspace clustering by the closed form of ridge self-expression.
 
         min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0
@@ -54,16 +55,22 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "scattering", "shifts", "mirror" \
-or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "scattering", "shifts", \
+"mirror" or "shifts+mirror"
         How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
+        "affine": few samples on flats of low dimension, such as the trajectories of points on
+        moving bodies, by their principal homogeneous coordinates at their own lengths.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
         and by exchanging left and right. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions; it takes "given" if you set ``lam``, ``subspace_dim`` or
-        ``normalize=False``.
+        clearly more stable partitions; it takes "affine" for samples that such flats hold nearly
+        exactly, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
+    working_size : "auto", None or (height, width)
+        The size at which images are compared. "auto" takes images of at most 4,096 values as they
+        are and reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
+        (:mod:`dcfsc.datasets.working_size`). None never reduces them.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -78,8 +85,12 @@ or "shifts+mirror"
     Attributes
     ----------
     labels_ : ndarray (N,)
+    confidence_, next_best_ : ndarray (N,)
+        The probability of each sample's own cluster, and the likeliest of the others.
     representation_ : str
         The representation that was taken.
+    working_shape_ : tuple
+        The shape of a sample when it is compared, (h, w), (c, h, w) or (d,).
     stability_ : dict
         The stability of each candidate, where they were compared; else empty.
     lam_, effective_dof_ : float or None
@@ -103,6 +114,7 @@ or "shifts+mirror"
     subspace_dim: float | None = None
     normalize: bool = True
     representation: str = "auto"
+    working_size: Any = "auto"
     affinity: Any = "topk"
     assign: str = ASSIGN
     form: str = "auto"
@@ -116,34 +128,46 @@ or "shifts+mirror"
         n_clusters = check_n_clusters(self.n_clusters, distributed.total_count(X.shape[0]))
         check_choices(self, n_clusters)
         check_form(self.form)
+        self.working_shape_ = self._working_shape()
         setting = self._setting(n_clusters, check_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        Z = self._rows(X)
-        self._representation, self.stability_ = choose(candidates, Z, setting)
-        self._training_features = self._representation.transform(Z)
+        rows = self._rows(X)
+        self._representation, self.stability_ = choose(candidates, rows, setting)
+        rows = self._representation.rows(rows)
+        self._training_features = self._representation.transform(rows)
         self._cluster(X, self._solve(), n_clusters, random_state)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of unseen samples, by the mass of their codes over the training set."""
+    def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         check_is_fitted(self)
         check_whole(self)
-        Z = self._rows(check_array(self, X, reset=False))
+        rows = self._rows(check_array(self, X, reset=False))
         operator = self._solve() if self._operator is None else self._operator
-        seen = self._representation.transform_unseen(Z)
-        k = max(1, int(self.n_neighbors))
-        return vote(operator, self.labels_, int(self.n_clusters), seen, k)
+        return operator, self._representation.transform_unseen(self._representation.rows(rows))
 
     def _rows(self, X: Any) -> Tensor:
-        """Samples as rows (n, d) on the device, at unit length unless asked otherwise."""
-        Z = as_float(X, resolve_device(self.device)).reshape(X.shape[0], -1)
-        return unit_rows(Z) if self.normalize else Z
+        """Samples as rows (n, d) on the device."""
+        Z = as_float(X, resolve_device(self.device), self.working_shape_)
+        return Z.reshape(X.shape[0], -1)
+
+    def _working_shape(self) -> tuple[int, ...]:
+        shape = self.sample_shape_
+        if self.working_size is None or len(shape) == 1:
+            return shape
+        if isinstance(self.working_size, str) and self.working_size == "auto":
+            reduced = working_shape(shape)
+            if reduced != shape:
+                stage("images are compared at %d x %d", *reduced[-2:])
+            return reduced
+        size = check_size(self.working_size)
+        assert size is not None
+        return (*shape[:-2], *size)
 
     def _setting(self, n_clusters: int, lam: float | None) -> Setting:
         affinity = affinities.get(self.affinity, n_clusters)
         return Setting(
-            sample_shape=self.sample_shape_,
+            sample_shape=self.working_shape_,
             n_clusters=n_clusters,
             lam=lam,
             subspace_dim=self.subspace_dim,
@@ -170,8 +194,10 @@ or "shifts+mirror"
         tensors = {f"representation.{name}": tensor for name, tensor in tensors.items()}
         tensors["features"] = self._training_features
         tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors |= self._memberships_state()
         return tensors, {
             "sample_shape": list(self.sample_shape_),
+            "working_shape": list(self.working_shape_),
             "n_features_in": self.n_features_in_,
             "representation": self.representation_,
             "representation_values": values,
@@ -181,7 +207,9 @@ or "shifts+mirror"
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         device = resolve_device(self.device)
         self.labels_ = tensors["labels"].numpy()
+        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
         self.sample_shape_ = tuple(values["sample_shape"])
+        self.working_shape_ = tuple(values.get("working_shape", values["sample_shape"]))
         self.n_features_in_ = int(values["n_features_in"])
         self.stability_ = dict(values["stability"])
         prefix = "representation."

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.machine import resolve_device
-from dcfsc.self_expression import ClosedForm, choose_lam, solve, target_dof
-from dcfsc.self_expression.voting import vote
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
     Callback,
@@ -29,6 +28,7 @@ from dcfsc.training import (
 from .base import SubspaceClusterer
 from .deep import LEARNING_RATE, identity
 from .persistence import Persistent
+from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
 from .validation import check_array, check_at_least, check_lam, check_n_clusters, local_generator
 from .views import ViewEstimator
@@ -38,7 +38,7 @@ STEPS = 100
 
 
 @dataclass(eq=False, repr=False)
-class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
+class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,
@@ -122,7 +122,7 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray (N,)
+    labels_, confidence_, next_best_ : ndarray (N,)
     network_ : the trained auto-encoder or encoder
     view_strengths_, view_consistency_ : dict
         With views: the strength of each change, and how often it left samples in their clusters.
@@ -238,17 +238,15 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
         m = LATENT_SUBSPACE_DIM if self.subspace_dim is None else self.subspace_dim
         return target_dof(n_clusters, m)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of unseen samples, by the mass of their latents' codes over the training set."""
+    def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         if self._has_views():
-            return self._predict_views(X)
+            return self._unseen_views(X)
         Z = self._encode(X)
         check_whole(self)
-        k = max(1, int(self.n_neighbors))
         if self._operator is None:
             self._set_latents(torch.from_numpy(self.latents_).to(Z.device))
         assert self._operator is not None
-        return vote(self._operator, self.labels_, int(self.n_clusters), Z, k)
+        return self._operator, Z
 
     def _set_latents(self, Z: Tensor) -> ClosedForm:
         assert self.lam_ is not None
@@ -267,11 +265,13 @@ class DCFSC(ViewEstimator, Persistent, SubspaceClusterer):
         tensors, values = super()._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
         tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors |= self._memberships_state()
         return tensors, {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
         self.labels_ = tensors["labels"].numpy()
+        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
         if not self._has_views():
             self.lam_ = float(values["lam"])
             self._set_latents(tensors["latents"].to(resolve_device(self.device)))

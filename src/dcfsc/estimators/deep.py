@@ -1,4 +1,4 @@
-"""What the deep estimators share: a network, where it starts, and what comes out of it."""
+"""What the deep estimators share: a network, where it starts, and its latents as features."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed, networks
 from dcfsc.machine import resolve_device
-from dcfsc.training import Callback, Checkpoint, History, encode, pretrain
+from dcfsc.training import (
+    Callback,
+    Checkpoint,
+    History,
+    calibrate_batch_norm,
+    encode,
+    evaluation_chunk,
+    pretrain,
+)
+from dcfsc.training.progress import progress_bar
 
+from .base import Estimator
 from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
-from .progress import progress_bar
-from .validation import check_array, check_at_least, check_learning_rate
+from .persistence import Persistent
+from .validation import check_array, check_at_least, check_learning_rate, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
@@ -126,6 +138,43 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self.history_ = History(values["history"])
 
     _n_features_out: int
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
+    """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
+
+    The first half of the paper's AE+SSC and AE+EDSC::
+
+        make_pipeline(AutoencoderFeatures(weights="dsc_eyaleb"), SSC(n_clusters=38))
+
+    Parameters are those of :class:`DCFSC` that concern the network.
+
+    Attributes
+    ----------
+    network_ : the trained auto-encoder
+    history_ : list of dictionaries, one an epoch
+    """
+
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    learning_rate: float = 1e-3
+    pretrain_batch_size: int = 256
+    device: Any = "auto"
+    random_state: Any = None
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
+
+    def fit(self, X: Any, y: Any = None) -> AutoencoderFeatures:
+        """Train on X (n, features), (n, h, w) or (n, c, h, w)."""
+        X = check_array(self, X, reset=True)
+        generator = local_generator(check_random_state(self.random_state))
+        with self._pretrained(X, generator, 0) as inputs:
+            pass
+        calibrate_batch_norm(self.network_, inputs, evaluation_chunk(inputs))
+        self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
+        return self
 
 
 def identity(estimator: Any, X: Any) -> str:

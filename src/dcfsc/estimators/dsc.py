@@ -50,7 +50,7 @@ verbose, callbacks
 
     Attributes
     ----------
-    labels_ : ndarray (N,)
+    labels_, confidence_, next_best_ : ndarray (N,)
     coefficients_ : the trained C
     network_, history_, latents_, affinity_matrix_, embedding_ : as in :class:`DCFSC`
     """

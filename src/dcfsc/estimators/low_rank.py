@@ -34,7 +34,8 @@ class LRR(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8
@@ -77,7 +78,8 @@ class LRSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8
@@ -120,7 +122,8 @@ class EDSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8

@@ -39,7 +39,7 @@ from dcfsc.representations.base import SUBSPACE_DIM
 from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values, target_dof
 from dcfsc.stages import stage
 
-from .autoencoder_features import AutoencoderFeatures
+from .deep import AutoencoderFeatures
 from .validation import as_float, check_array
 
 METHODS = ("closed-form", "dcfsc")

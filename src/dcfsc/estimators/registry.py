@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from dcfsc.datasets.images import Reading
 from dcfsc.errors import InputError, unknown_name
 
-from .autoencoder_features import AutoencoderFeatures
 from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
+from .deep import AutoencoderFeatures
 from .dsc import DSC
+from .encoder_features import EncoderFeatures, reading
 from .low_rank import EDSC, LRR, LRSC
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
@@ -29,10 +32,13 @@ METHODS: dict[str, type[SubspaceClusterer]] = {
     "ssc": SSC,
     "ssc-omp": SSCOMP,
 }
-FEATURES: dict[str, type[AutoencoderFeatures] | type[ScatteringFeatures]] = {
+Features = AutoencoderFeatures | EncoderFeatures | ScatteringFeatures
+FEATURES: dict[str, type[Features]] = {
     "autoencoder": AutoencoderFeatures,
+    "encoder": EncoderFeatures,
     "scattering": ScatteringFeatures,
 }
+NAMED = "encoder"  # the features that take a name of their own, as in encoder:NAME
 SHARED = ("device", "random_state")
 
 
@@ -59,19 +65,32 @@ def create(name: str, **options: Any) -> SubspaceClusterer:
 
 def create_features(
     name: str, method: str, options: Mapping[str, Any]
-) -> tuple[AutoencoderFeatures | ScatteringFeatures, dict[str, Any]]:
+) -> tuple[Features, dict[str, Any]]:
     """The transformer with its part of the options, and the options that are left for the method.
 
     An option that both have is the method's, but for the device and the seed, which go to both.
+    What follows a colon, as in ``encoder:NAME``, is the encoder's name or path.
     """
-    if name not in FEATURES:
-        raise unknown_name("features", name, FEATURES)
-    cls = FEATURES[name]
+    kind, _, which = name.partition(":")
+    if kind not in FEATURES or (which and kind != NAMED):
+        raise unknown_name("features", name, (*FEATURES, f"{NAMED}:NAME"))
+    cls = FEATURES[kind]
+    if which:  # a path is to be found from wherever the model is used later
+        options = {**options, "name": str(Path(which).resolve()) if Path(which).exists() else which}
     ours, theirs = (inspect.signature(c).parameters for c in (cls, method_class(method)))
     given = {key: value for key, value in options.items() if value is not None}
     mine = {k: v for k, v in given.items() if k in ours and (k in SHARED or k not in theirs)}
     rest = {k: v for k, v in given.items() if k in theirs or k not in mine}
     return cls(**mine), rest
+
+
+def reading_for(features: str | None, device: Any) -> Reading | None:
+    """How image files are to be read for these features; None where any size will do."""
+    if features is None or features.partition(":")[0] != NAMED:
+        return None
+    transformer, _ = create_features(features, "closed-form", {"device": device})
+    assert isinstance(transformer, EncoderFeatures)
+    return reading(transformer.open())
 
 
 def load_model(path: Any, device: Any = None) -> Any:

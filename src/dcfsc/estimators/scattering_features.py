@@ -18,10 +18,10 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.machine import resolve_device
+from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
-from .progress import counting_bar
 
 
 @dataclass(eq=False, repr=False)
@@ -173,7 +173,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self._expose()
 
 
-def images(X: Any) -> Any:
+def images(X: Any, what: str = "scattering features") -> Any:
     """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
     X = unmasked(X)
     if isinstance(X, Tensor):
@@ -185,8 +185,7 @@ def images(X: Any) -> Any:
             raise InputError(str(error).splitlines()[0]) from None
     if X.ndim not in (3, 4) or 0 in X.shape:
         raise InputError(
-            f"scattering features are made from images (n, h, w) or (n, c, h, w); X has shape "
-            f"{tuple(X.shape)}."
+            f"{what} are made from images (n, h, w) or (n, c, h, w); X has shape {tuple(X.shape)}."
         )
     if X.dtype.kind not in "biuf":
         raise InputError(f"X holds values of type {X.dtype}, not real numbers.")

@@ -4,8 +4,9 @@ Inside ``with dcfsc.distributed.sharded():`` every process calls ``fit`` with it
 the order of the ranks. What is quadratic in the samples, the search for neighbours, is divided;
 so are the products of a large graph's eigenproblem. The first process puts the graph together and
 decides; the others do what it asks for. Afterwards ``labels_``, ``leverage_`` and ``latents_`` are
-those of a process's own samples, and the first one also has ``all_labels_``, ``affinity_matrix_``
-and ``embedding_``. :func:`gather` makes a whole model of it there.
+those of a process's own samples, as are ``confidence_`` and ``next_best_``, and the first one also
+has ``all_labels_``, ``affinity_matrix_`` and ``embedding_``. :func:`gather` makes a whole model of
+it there.
 """
 
 from __future__ import annotations
@@ -70,25 +71,40 @@ def cluster(
     if operator.leverage is not None:
         leverage = distributed.collect_rows(operator.leverage, counts)
     labels = torch.empty(N, dtype=torch.int64)
+    kept = min(spectral.KEPT, n_clusters)
+    clusters, probabilities = torch.empty(N, kept, dtype=torch.int32), torch.empty(N, kept)
     if distributed.rank() == 0:
         neighbours = _Neighbours(operator, leverage, counts)
         try:
             result = _lead(estimator, neighbours, n_clusters, random_state)
+            sure = spectral.memberships(
+                result.embedding,
+                result.labels,
+                n_clusters,
+                estimator.affinity_matrix_,
+                estimator.assign,
+            )
         except distributed.LostPeer:
             raise
         except BaseException:
             distributed.tell(_FAILED, 0)
             raise
         labels = torch.from_numpy(result.labels)
+        clusters, probabilities = map(torch.from_numpy, (sure.clusters, sure.probabilities))
         distributed.tell(_LABELS, 0)
     else:
         _follow(operator, counts)
-    distributed.broadcast(labels, 0)
+    for rows in (labels, clusters, probabilities):
+        distributed.broadcast(rows, 0)
     estimator.coefficients_ = operator
-    estimator.labels_ = labels[start : start + operator.n].numpy().copy()
+    own = slice(start, start + operator.n)
+    estimator.labels_ = labels[own].numpy().copy()
+    share = spectral.Memberships(clusters[own].numpy(), probabilities[own].numpy(), n_clusters)
+    estimator._set_memberships(share)
     estimator.share_ = (start, N)
     if distributed.rank() == 0:
         estimator.all_labels_ = labels.numpy()
+        estimator._all_memberships = sure
 
 
 class _Neighbours(Operator):
@@ -196,6 +212,7 @@ def gather(estimator: Any) -> None:
         assert rows is not None
         setattr(estimator, name, rows if name.startswith("_") else rows.numpy())
     estimator.labels_ = estimator.all_labels_
+    estimator._set_memberships(estimator._all_memberships)
     # Solved again where it is needed: the one there is knows this process's samples alone.
     estimator._operator = None
     del estimator.share_, estimator.coefficients_

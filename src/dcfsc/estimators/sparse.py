@@ -38,7 +38,8 @@ class SSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8
@@ -87,7 +88,8 @@ class KernelSSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8
@@ -143,7 +145,8 @@ class SSCOMP(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
+residual_
     """
 
     n_clusters: int = 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,8 +12,10 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from dcfsc.datasets import Streamed, check_finite, unmasked
+from dcfsc.datasets.images import channels_first
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
 from dcfsc.errors import InputError
 
@@ -23,8 +26,11 @@ LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
     """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w).
 
-    Samples on disk (:class:`dcfsc.datasets.Streamed`) stay there.
+    Samples on disk (:class:`dcfsc.datasets.Streamed`) stay there. Images with their channels last,
+    (n, h, w, 3), become (n, 3, h, w).
     """
+    if isinstance(X, Streamed | np.ndarray | Tensor):
+        X = channels_first(X, "X")
     if isinstance(X, Streamed):
         _check_streamed(estimator, X, reset, least_samples)
     else:
@@ -145,21 +151,43 @@ def check_at_least(name: str, value: Any, least: float) -> None:
         raise InputError(f"{name} must be at most {LARGEST_NUMBER:g}; got {str(value)[:20]}...")
 
 
-def as_float(X: Any, device: torch.device) -> Tensor:
-    """Features as a floating tensor on the device; integers become float32."""
+def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Features as a floating tensor on the device; integers become float32.
+
+    Images of another shape than ``shape`` are reduced or enlarged to it, a block at a time.
+    """
+    if shape is not None and tuple(X.shape[1:]) != shape:
+        return torch.cat([_resized(block, device, shape) for block in _blocks(X)])
     if isinstance(X, Streamed) or not X.flags.writeable:  # a tensor is always writeable
         kind = torch.float64 if X.dtype == np.float64 else torch.float32
         if device.type == "cpu":
             require_room("X", X.size * kind.itemsize)
         features = torch.empty(X.shape, dtype=kind, device=device)
-        rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-        for start in range(0, len(X), rows):
-            block = writeable(X[start : start + rows])
-            features[start : start + rows] = torch.from_numpy(block).to(device)
+        start = 0
+        for block in _blocks(X):
+            features[start : start + len(block)] = torch.from_numpy(block).to(device)
+            start += len(block)
         return features
     if X.dtype == np.uint8:
         return torch.from_numpy(X).to(device).to(torch.float32)
     return torch.from_numpy(np.ascontiguousarray(X)).to(device)
+
+
+def _blocks(X: Any) -> Iterator[np.ndarray]:
+    """The rows of X, some at a time, in memory that a tensor may share."""
+    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+    return (writeable(X[start : start + rows]) for start in range(0, len(X), rows))
+
+
+def _resized(block: np.ndarray, device: torch.device, shape: tuple[int, ...]) -> Tensor:
+    """Images (n, h, w) or (n, c, h, w) at another height and width, as a floating tensor."""
+    pixels = torch.from_numpy(block).to(device)
+    planes = pixels.reshape(len(block), -1, *block.shape[-2:])
+    planes = planes if planes.is_floating_point() else planes.float()
+    small = interpolate(planes, shape[-2:], mode="bicubic", antialias=True)
+    if block.dtype == np.uint8:
+        small.clamp_(0.0, 255.0)
+    return small.reshape(len(block), *shape)
 
 
 def writeable(X: Any) -> np.ndarray:

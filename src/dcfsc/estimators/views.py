@@ -12,6 +12,7 @@ from torch import Tensor
 from dcfsc import distributed, networks
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import resolve_device
+from dcfsc.self_expression import Operator
 from dcfsc.training import (
     Checkpoint,
     Clustering,
@@ -24,11 +25,12 @@ from dcfsc.training import (
     check_precision,
     fit_view_model,
 )
+from dcfsc.training.progress import progress_bar
 
 from .closed_form import ClosedFormSubspaceClustering
 from .deep import NetworkEstimator
 from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_spec_for
-from .progress import progress_bar
+from .prediction import CLUSTERS, PROBABILITIES
 from .sharded import check_whole
 from .validation import check_array, check_at_least, check_learning_rate, local_generator
 
@@ -45,6 +47,9 @@ CLUSTERING = (
     "coefficients_",
     "affinity_matrix_",
     "embedding_",
+    "confidence_",
+    "next_best_",
+    "_memberships",
 )
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
@@ -202,9 +207,9 @@ class ViewEstimator(NetworkEstimator):
         views = Views(self.network_.spec.sample_shape, self.view_strengths_)
         return ViewModel(self.network_, views, self.views_averaged_).features(inputs)
 
-    def _predict_views(self, X: Any) -> np.ndarray:
+    def _unseen_views(self, X: Any) -> tuple[Operator, Tensor]:
         check_whole(self)
-        return self._closed_form.predict(self._encode(X))
+        return self._closed_form._unseen(self._encode(X))
 
     def _views_ridge_features(self) -> Any:
         return self._closed_form._ridge_features()
@@ -213,7 +218,8 @@ class ViewEstimator(NetworkEstimator):
         tensors, values = super()._state()
         if self._has_views():
             parts, closed = self._closed_form._state()
-            del parts["labels"]  # the model's own
+            for name in ("labels", CLUSTERS, PROBABILITIES):  # the model's own
+                del parts[name]
             tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
             values["closed_form"] = closed
             averaged = self.views_averaged_
@@ -227,7 +233,7 @@ class ViewEstimator(NetworkEstimator):
         self.view_strengths_, self.view_consistency_, self.views_averaged_ = values["views"]
         self.latents_ = tensors["latents"].numpy()
         self._closed_form = self._closed_form_of(int(self.n_clusters), None)
-        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # labels as well
+        parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own
         self._closed_form._restore(parts, values["closed_form"])
         self._take(self._closed_form)
 

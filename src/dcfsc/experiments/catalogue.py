@@ -8,7 +8,7 @@ from typing import Any
 
 from dcfsc.errors import InputError, unknown_name
 
-from . import paper
+from . import hopkins, paper
 from .cells import Cell, Problem, Record
 from .methods import METHODS, get_method
 from .networks_table import measure_network
@@ -186,6 +186,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             options=(),
         ),
         Experiment(
+            "hopkins155",
+            "Motion segmentation: clustering error on Hopkins-155",
+            hopkins.cells("hopkins155"),
+            hopkins.measure,
+            methods=tuple(hopkins.METHODS),
+            known=tuple(hopkins.METHODS),
+            options=(),
+        ),
+        Experiment(
             "views",
             "Clustering error of encoders that learn from views",
             view_cells,
@@ -216,6 +225,8 @@ def get(name: str) -> Experiment:
 
 def unit(cell: Cell) -> tuple[Any, ...]:
     """What one process should do in one piece: all seeds of a fit that no seed touches."""
+    if cell.experiment == "hopkins155":
+        return (cell.method, cell.key)
     if cell.method in METHODS and get_method(cell.method).seed_free:
         return (cell.method, cell.problem, cell.lam)
     return (cell.method, cell.key)

@@ -35,6 +35,7 @@ def write(store: CellStore) -> list[Path]:
         "lambda": draw_lambda_curve,
         "memory": draw_memory,
         "parameters": None,
+        "hopkins155": None,
         "views": draw_views,
     }.get(store.experiment, draw_bars)
     if draw is None or not rows:

@@ -83,7 +83,7 @@ def reproduce(
     Parameters
     ----------
     name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory",
-        "views", "smoke"
+        "hopkins155", "views", "smoke"
     out : folder that gets ``<name>/cells/<method>.jsonl``, tables and figures
     methods : some of the experiment's methods instead of all
     trials : number of seeds, 0, 1, ... (Extended Yale B: per window)

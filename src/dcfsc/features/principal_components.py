@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -83,18 +82,8 @@ def _leading(G: Tensor, k: int, lower: bool = True) -> tuple[Tensor, Tensor]:
     Of G the lower triangle is read, or the upper one.
     """
     n = len(G)
-    if G.is_cuda:
-        values, vectors = torch.linalg.eigh(G, UPLO="L" if lower else "U")
-        return values[n - k :].flip(0), vectors[:, n - k :].flip(1)
-    found = scipy.linalg.eigh(
-        G.numpy(),
-        lower=lower,
-        subset_by_index=(n - k, n - 1),
-        overwrite_a=True,
-        check_finite=False,
-    )
-    values, vectors = (torch.from_numpy(part) for part in found)
-    return values.flip(0), vectors.flip(1)
+    values, vectors = torch.linalg.eigh(G, UPLO="L" if lower else "U")
+    return values[n - k :].flip(0), vectors[:, n - k :].flip(1)
 
 
 def _oriented(components: np.ndarray) -> np.ndarray:

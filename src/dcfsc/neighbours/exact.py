@@ -17,15 +17,17 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import unknown_name
+from dcfsc.stages import progress
 
 from .half_filter import KERNEL_WIDTH, HalfFilter
 
 logger = logging.getLogger("dcfsc")
 
-_TILE_BYTES = {"cpu": 8 << 20, "cuda": 128 << 20}
-_GATHER_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
+_TILE_BYTES = {"cpu": 2 << 20, "cuda": 128 << 20}
+_GATHER_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}
 # A CPU ranks so many products of a row sooner than it looks for the groups that can matter.
 _MOST_DIRECT = 40_000
+_DIRECT_BYTES = 16 << 20
 # Fewer columns are scanned plainly: on an H200 the two take the same time at about 100,000 rows of
 # 16 or of 64 features (results/benchmarks/scan_gpu.json).
 _SMALLEST_FILTERED = 100_000
@@ -107,8 +109,9 @@ def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, T
     n, N = Q.shape[0], Y.shape[0]
     values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
-    step = max(16, 2 * _TILE_BYTES[_kind(Q)] // (N * Q.element_size()))
+    step = max(16, _DIRECT_BYTES // (N * Q.element_size()))
     for start in range(0, n, step):
+        progress(start, n)
         rows = slice(start, min(start + step, n))
         products = Q[rows] @ Y.T
         magnitude = products.abs()
@@ -132,6 +135,7 @@ def _plain(
     values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
     for rows in _row_blocks(Q, k, group, n_groups):
+        progress(rows.start, n)
         mine = None if own is None else own[rows]
         maxima = _group_maxima(Q[rows], Y, group, mine)
         chosen = maxima.topk(keep, dim=0).indices.T  # (b, keep)
@@ -141,9 +145,11 @@ def _plain(
 
 
 def _row_blocks(Q: Tensor, k: int, group: int, n_groups: int) -> list[slice]:
-    kind = _kind(Q)
-    per_row = Q.element_size() * (k * group * (Q.shape[1] + 4) + n_groups)
-    step = max(16, min(1024 if kind == "cpu" else 16384, _GATHER_BYTES[kind] // per_row))
+    if _kind(Q) == "cpu":
+        step = 512  # a tile of so many rows stays in the cache
+    else:
+        per_row = Q.element_size() * (k * group * (Q.shape[1] + 4) + n_groups)
+        step = max(16, min(16384, _GATHER_BYTES["cuda"] // per_row))
     return [slice(start, start + step) for start in range(0, Q.shape[0], step)]
 
 

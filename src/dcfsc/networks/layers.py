@@ -56,14 +56,15 @@ class ConvLayer(nn.Module):
         library = single_channel if not plain and self._is_single(x) else convolution
         apply = library.convolve_transposed if self.transposed else library.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
-        if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            # One channel tells no order; half-precision kernels want the channels last.
+        if x.is_cuda:  # one channel tells no order; a GPU's kernels want the channels last
             x = x.contiguous(memory_format=torch.channels_last)
         if self.norm is not None:
             x = self.norm(x)
         return F.relu(x) if self.relu else x
 
     def _is_single(self, x: Tensor) -> bool:
+        if not torch.is_autocast_enabled("cuda"):
+            return False  # in float32 the libraries' kernels are the quicker ones
         return single_channel.applies(x, self.weight, self.geometry)
 
     def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:

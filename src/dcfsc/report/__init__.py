@@ -5,11 +5,12 @@ Plots of estimators live here too; nothing here computes a clustering.
 
 from dcfsc.report.details import Details, read_details, with_images, write_details
 from dcfsc.report.page import render, write_report
-from dcfsc.report.thumbnails import images_of, thumbnails
+from dcfsc.report.thumbnails import images_of, pictures, thumbnails
 
 __all__ = [
     "Details",
     "images_of",
+    "pictures",
     "read_details",
     "render",
     "thumbnails",

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike
 WIDTH, HEIGHT = 460, 280
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 24, 48
 MOST_RULES = 24  # between clusters; more would hide the picture
+LABEL_HEIGHT, LONGEST_LABEL = 13.0, 14  # of names beside a picture, in pixels and letters
 MOST_POINTS = 400  # of a line; more cannot be seen at this width
 
 
@@ -198,13 +198,56 @@ def affinity_chart(picture: str, sizes: Sequence[int], title: str) -> str:
     body += 'preserveAspectRatio="none" class="heat"/>'
     for edge in edges if len(sizes) <= MOST_RULES else edges[[0, -1]]:
         body += f'<path class="rule" d="M{margin} {edge:.1f}h{side}M{edge:.1f} {margin}v{side}"/>'
-    for cluster, (low, high) in enumerate(pairwise(edges)):
-        if high - low >= 12:
-            at = (low + high) / 2
-            body += _text("tick", margin - 6, f"{at + 4:.1f}", str(cluster), "end")
-            body += _text("tick", f"{at:.1f}", margin - 7, str(cluster), "middle")
+    there = [k for k, size in enumerate(sizes) if size]
+    centres = [(edges[k] + edges[k + 1]) / 2 for k in there]
+    for i in spaced(centres, LABEL_HEIGHT):
+        body += _text("tick", margin - 6, f"{centres[i] + 4:.1f}", str(there[i]), "end")
+    for i in spaced(centres, 8.0 + 8.0 * len(str(len(sizes)))):
+        body += _text("tick", f"{centres[i]:.1f}", margin - 7, str(there[i]), "middle")
     extent = side + margin + 4
     return (
         f'<svg class="chart square" viewBox="0 0 {extent} {extent}" role="img" '
         f'aria-label="{escape(title)}">{body}</svg>'
     )
+
+
+def spaced(places: Sequence[float], apart: float) -> list[int]:
+    """Which of the places, in ascending order, to label so that no two labels touch."""
+    found: list[int] = []
+    for i, place in enumerate(places):
+        if not found or place - places[found[-1]] >= apart:
+            found.append(i)
+    return found
+
+
+def confusion_chart(picture: str, rows: Sequence[str], columns: Sequence[str], title: str) -> str:
+    """The picture (a data URI) of a confusion matrix, with the names of rows and columns.
+
+    Names stand as close as they can be read; the others are told by pointing at their row.
+    """
+    longest = max((len(_short(name)) for name in (*rows, *columns)), default=1)
+    side, margin = 400.0, 12.0 + 7.0 * longest
+    high, wide = side / max(len(rows), 1), side / max(len(columns), 1)
+    body = f'<image href="{picture}" x="{margin}" y="{margin}" width="{side}" height="{side}" '
+    body += 'preserveAspectRatio="none" class="heat"/>'
+    body += f'<rect class="frame" x="{margin}" y="{margin}" width="{side}" height="{side}"/>'
+    down = [margin + (i + 0.5) * high for i in range(len(rows))]
+    across = [margin + (i + 0.5) * wide for i in range(len(columns))]
+    for i in spaced(down, LABEL_HEIGHT):
+        body += _text("tick", margin - 6, f"{down[i] + 4:.1f}", escape(_short(rows[i])), "end")
+    for i in spaced(across, LABEL_HEIGHT):
+        turned = f'transform="rotate(-90 {across[i] + 4:.1f} {margin - 6})"'
+        body += f'<text class="tick" x="{across[i] + 4:.1f}" y="{margin - 6}" {turned}>'
+        body += f"{escape(_short(columns[i]))}</text>"
+    for i, name in enumerate(rows):
+        body += f'<rect class="row" x="{margin}" y="{margin + i * high:.1f}" width="{side}" '
+        body += f'height="{high:.2f}"><title>{escape(name)}</title></rect>'
+    extent = side + margin + 4
+    return (
+        f'<svg class="chart square" viewBox="0 0 {extent} {extent}" role="img" '
+        f'aria-label="{escape(title)}">{body}</svg>'
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"

@@ -13,32 +13,41 @@ from dcfsc.errors import InputError
 from dcfsc.files import atomic_path
 from dcfsc.report.thumbnails import images_of, thumbnails
 
-FORMAT = 1
+FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
+EACH = ("clusters", "probabilities", "parts", "degrees", "neighbours", "neighbour_weights")
 # Every other array is a vector, and holds numbers.
-TABLES = ("eigengaps", "blocks", "view", "neighbours", "thumbnails", "path", "confusion")
-WORDS = ("names", "class_names")
+TABLES = (
+    *("clusters", "probabilities", "eigengaps", "blocks", "coupling", "view", "neighbours"),
+    *("neighbour_weights", "thumbnails", "profile", "path", "confusion"),
+)
+WORDS = ("files", "class_names", "feature_names")
 
 
 @dataclass(frozen=True, eq=False)
 class Details:
     """Arrays of a run with N samples in K clusters; an array of length 0 says "there is none".
 
-    Every sample: ``labels`` (N,) int, ``confidence`` (N,) in 0..1, ``degrees`` (N,) of the
-    affinity, ``leverage`` (N,) or (0,), ``truth`` (N,) int true classes or (0,).
+    Every sample: ``labels`` (N,) int; ``clusters`` (N, m) its own cluster and then the likeliest
+    others, with their ``probabilities`` (N, m); ``parts`` (N,) the number 2 c + h for the half h, 0
+    or 1, of the cluster c in which it was fitted; ``degrees`` (N,) of the affinity; ``leverage``
+    (N,) or (0,); ``truth`` (N,) int true classes or (0,); ``view`` (N, 2) its place in the view;
+    ``neighbours`` (N, q) the samples of largest affinity, -1 where there are fewer, and
+    ``neighbour_weights`` (N, q) these affinities.
 
     The graph: ``connectivity`` (3,) counts isolated samples, connected components and samples set
     aside by the spectral step; ``eigenvalues`` (m,) of the normalised affinity, descending;
     ``eigengaps`` (m', 2) rows of K and w_K - w_{K+1}, the largest gap first; ``blocks`` (b, b)
-    mean affinities of the samples ordered by cluster.
-
-    The view: sample ``view_samples[i]`` lies at ``view[i]`` (P, 2).
+    mean affinities of the samples ordered by cluster; ``coupling`` (K, K) of any two clusters and,
+    on the diagonal, of the two halves of each.
 
     The samples shown, T of them: ``shown`` (T,) their indices, by cluster and then by how typical
-    they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``rival`` (T,) the cluster
-    next to their own, or -1; ``neighbours`` (T, q) the samples of largest affinity, -1 where there
-    are fewer; ``names`` (T,) or (0,) their files; ``thumbnails`` (T, h, w), (T, h, w, 3) or
-    (0, 0, 0) uint8.
+    they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``files`` (T,) or (0,) their
+    absolute paths; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The points of the
+    view are the samples ``view_samples`` (P,).
+
+    The features of a table: ``profile`` (2 K + 2, f) their means in each of the parts and over all
+    samples, and their standard deviations; ``feature_names`` (f,); or (0, 0) and (0,).
 
     The ridge: ``path`` (p, 3) rows of lam, effective degrees of freedom and the leave-one-out
     error |Z - B Z|^2 / |Z|^2 (NaN where it was not computed).
@@ -48,7 +57,9 @@ class Details:
     """
 
     labels: np.ndarray
-    confidence: np.ndarray
+    clusters: np.ndarray
+    probabilities: np.ndarray
+    parts: np.ndarray
     degrees: np.ndarray
     leverage: np.ndarray
     truth: np.ndarray
@@ -56,14 +67,17 @@ class Details:
     eigenvalues: np.ndarray
     eigengaps: np.ndarray
     blocks: np.ndarray
+    coupling: np.ndarray
     view_samples: np.ndarray
     view: np.ndarray
+    neighbours: np.ndarray
+    neighbour_weights: np.ndarray
     shown: np.ndarray
     role: np.ndarray
-    rival: np.ndarray
-    neighbours: np.ndarray
-    names: np.ndarray
+    files: np.ndarray
     thumbnails: np.ndarray
+    profile: np.ndarray
+    feature_names: np.ndarray
     path: np.ndarray
     class_names: np.ndarray
     confusion: np.ndarray
@@ -77,11 +91,16 @@ class Details:
                 raise InputError(f"the details of a run have no numbers in {name!r}.")
         n, t = len(self.labels), len(self.shown)
         ragged = [
-            *(name for name in ("confidence", "degrees") if len(getattr(self, name)) != n),
+            *(name for name in EACH if len(getattr(self, name)) != n),
             *(name for name in ("leverage", "truth") if len(getattr(self, name)) not in (0, n)),
-            *(name for name in ("role", "rival", "neighbours") if len(getattr(self, name)) != t),
-            *(name for name in ("names", "thumbnails") if len(getattr(self, name)) not in (0, t)),
-            *(name for name in ("view",) if self.view.shape != (len(self.view_samples), 2)),
+            *(name for name in ("role",) if len(getattr(self, name)) != t),
+            *(name for name in ("files", "thumbnails") if len(getattr(self, name)) not in (0, t)),
+            *(name for name in ("view",) if self.view.shape != (n, 2)),
+            *(
+                name
+                for name in ("probabilities",)
+                if self.clusters.shape != self.probabilities.shape
+            ),
         ]
         if ragged:
             raise InputError(f"the details of a run do not fit together in {ragged[0]!r}.")
@@ -89,6 +108,17 @@ class Details:
             index = getattr(self, name)
             if len(index) and not 0 <= index.min() <= index.max() < n:
                 raise InputError(f"the details of a run name samples in {name!r} that are not.")
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """The probability (N,) of each sample's own cluster."""
+        return self.probabilities[:, 0]
+
+    @property
+    def next_best(self) -> np.ndarray:
+        """The likeliest other cluster (N,), or -1 where there is none."""
+        none = np.full(len(self.labels), -1, np.int32)
+        return self.clusters[:, 1] if self.clusters.shape[1] > 1 else none
 
     @property
     def has_images(self) -> bool:
@@ -123,6 +153,10 @@ def read_details(path: str | os.PathLike[str]) -> Details:
                 raise ValueError("compressed, as write_details never does")
         with np.load(file, allow_pickle=False) as arrays:
             written = int(arrays["format"])
+            if written < FORMAT:
+                raise InputError(
+                    f"{file} was written by an earlier dcfsc; fit again, with --overwrite."
+                )
             if written > FORMAT:
                 raise InputError(
                     f"{file} has the format {written}; this dcfsc reads up to {FORMAT}. Upgrade."

@@ -12,6 +12,7 @@
     element.append(...children);
     return element;
   };
+  const title = (label) => (data.titles[label] === String(label) ? String(label) : `${data.titles[label]} (${label})`);
   const className = (label) => (best[label] >= 0 ? classes[best[label]] : "none");
 
   // Pictures ------------------------------------------------------------------------------
@@ -44,10 +45,13 @@
     }
     container.append(make("h3", {}, `Sample ${sample}`));
     const facts = make("dl", { class: "sample-facts" });
-    if (at !== undefined && shown.name) facts.append(fact("file", shown.name[at]));
-    facts.append(fact("cluster", String(label)));
+    if (at !== undefined && shown.name) {
+      const link = shown.link && make("a", { href: shown.link[at], target: "_blank", rel: "noopener" }, shown.name[at]);
+      facts.append(fact("file", link || shown.name[at]));
+    }
+    facts.append(fact("cluster", title(label)));
     facts.append(fact("confidence", (from[0].c[from[1]] / 100).toFixed(2)));
-    if (at !== undefined && shown.rival[at] >= 0) facts.append(fact("next cluster", String(shown.rival[at])));
+    if (at !== undefined && shown.rival[at] >= 0) facts.append(fact("next cluster", title(shown.rival[at])));
     if (from[0].t) {
       const truth = from[0].t[from[1]];
       facts.append(fact("true class", classes[truth]));
@@ -83,6 +87,27 @@
     }
   });
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+
+  // The labels as a file, made here: a page that was sent on its own has them too --------------
+
+  const cell = (text) => {
+    const safe = /^[=+\-@\t]/.test(text) && !/^-\d+$/.test(text) ? `'${text}` : text;
+    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const labelsFile = () => {
+    const { l, c, n } = data.all, whole = shown.name && shown.i.length === l.length;
+    const header = ["index", ...(whole ? ["file"] : []), "cluster", "name", "confidence", "next_best"];
+    const rows = l.map((label, i) => [
+      i, ...(whole ? [cell(shown.name[storedAt.get(i)])] : []),
+      label, cell(data.titles[label]), (c[i] / 1000).toFixed(3), n[i],
+    ].join(","));
+    return [header.join(","), ...rows].join("\n") + "\n";
+  };
+  document.getElementById("download")?.addEventListener("click", () => {
+    const url = URL.createObjectURL(new Blob([labelsFile()], { type: "text/csv" }));
+    make("a", { href: url, download: "labels.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  });
 
   // Expanding a cluster ----------------------------------------------------------------------
 

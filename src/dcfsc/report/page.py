@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.files import write_text
-from dcfsc.report import sections
+from dcfsc.report import hints, sections
 from dcfsc.report.details import Details
 from dcfsc.report.thumbnails import sprite_sheet
 
 HERE = Path(__file__).parent
 # Displayed sides in CSS pixels; near them, whole multiples of the stored pixels if these are few.
 STRIP_SIDE, LARGE_SIDE = 52, 176
+MOST_LABELS = 100_000  # that a page carries for the download
 SMOOTH_FROM = 20  # stored pixels from which a picture is smoothed rather than shown in squares
 # Distinct on light and on dark ground; further clusters take their hues by the golden angle.
 COLOURS = (
@@ -27,11 +29,22 @@ COLOURS = (
 )
 
 
-def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], details: Details) -> None:
-    """Write the page of a run, whole or not at all."""
+def write_report(
+    path: str | os.PathLike[str],
+    record: Mapping[str, Any],
+    details: Details,
+    clusters: Sequence[int] | None = None,
+    names: Mapping[int, str] | None = None,
+) -> None:
+    """Write the page of a run, whole or not at all; links lead from it to the files.
+
+    ``clusters`` are the numbers of those that there are, 0 to K - 1 unless they were edited, and
+    ``names`` those that were given.
+    """
     try:
         # a name in the record may be no text
-        page = render(record, details).encode("utf-8", "backslashreplace").decode("utf-8")
+        text = render(record, details, clusters, names, Path(path).absolute().parent)
+        page = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # a record is JSON, in which anything may stand
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise InputError(
@@ -41,8 +54,17 @@ def write_report(path: str | os.PathLike[str], record: Mapping[str, Any], detail
     write_text(path, page)
 
 
-def render(record: Mapping[str, Any], details: Details) -> str:
-    """The report of a run (the content of ``run.json``, and its details) as one HTML page."""
+def render(
+    record: Mapping[str, Any],
+    details: Details,
+    clusters: Sequence[int] | None = None,
+    names: Mapping[int, str] | None = None,
+    base: Path | None = None,
+) -> str:
+    """The report of a run (the content of ``run.json``, and its details) as one HTML page.
+
+    Links to files are relative to the folder ``base``; without one there are none.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -53,7 +75,10 @@ def render(record: Mapping[str, Any], details: Details) -> str:
         lstrip_blocks=True,
     )
     sheet = _sheet(details)
-    colours = cluster_colours(int(record["n_clusters"]))
+    present = list(range(int(record["n_clusters"])) if clusters is None else clusters)
+    K = max(present) + 1
+    titles = [(names or {}).get(k, str(k)) for k in range(K)]
+    colours = cluster_colours(K)
     return environment.get_template("page.html").render(
         record=record,
         details=details,
@@ -61,15 +86,20 @@ def render(record: Mapping[str, Any], details: Details) -> str:
         script=(HERE / "page.js").read_text(encoding="utf-8"),
         sheet=sheet,
         colours=colours,
-        data=_embedded(page_data(details, sheet, colours)),
+        titles=titles,
+        most_labels=MOST_LABELS,
+        present=present,
+        data=_embedded(page_data(details, sheet, colours, titles, base)),
         summary=sections.summary(record, details),
-        clusters=sections.clusters(record, details),
-        affinity=sections.affinity(details, int(record["n_clusters"])),
+        clusters=sections.clusters(present, details),
+        merges=hints.merge_hints(details, present),
+        splits=hints.split_hints(details, present),
+        affinity=sections.affinity(details),
         spectrum=sections.spectrum(record, details),
         losses=sections.losses(record),
         ridge=sections.ridge(record, details),
         graph=sections.graph(details),
-        truth=sections.truth(details),
+        truth=sections.truth(details, present, titles),
     )
 
 
@@ -84,13 +114,17 @@ def cluster_colours(n_clusters: int) -> list[str]:
 
 
 def page_data(
-    details: Details, sheet: Mapping[str, Any] | None, colours: list[str]
+    details: Details,
+    sheet: Mapping[str, Any] | None,
+    colours: list[str],
+    titles: list[str],
+    base: Path | None,
 ) -> dict[str, Any]:
     """What the script needs: columns of short numbers, so that N does not show in the size."""
-    low = details.view.min(axis=0, initial=0.0)
-    span = float((details.view.max(axis=0, initial=0.0) - low).max(initial=1e-9)) or 1.0
+    view = details.view[details.view_samples]
+    low, high = view.min(axis=0, initial=0.0), view.max(axis=0, initial=0.0)
     # Centred in the square, in thousandths of its side.
-    places = (details.view - (low + details.view.max(axis=0, initial=0.0)) / 2) / span + 0.5
+    places = (view - (low + high) / 2) / max(float((high - low).max()), 1e-9) + 0.5
 
     def columns(samples: np.ndarray) -> dict[str, Any]:
         found = {
@@ -105,11 +139,13 @@ def page_data(
     shown: dict[str, Any] = {
         **columns(details.shown),
         "role": details.role.tolist(),
-        "rival": details.rival.tolist(),
-        "near": details.neighbours.tolist(),
+        "rival": details.next_best[details.shown].tolist(),
+        "near": details.neighbours[details.shown].tolist(),
     }
-    if len(details.names):
-        shown["name"] = details.names.tolist()
+    if len(details.files):
+        shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
+        if base is not None:
+            shown["link"] = [_link(file, base) for file in details.files.tolist()]
     return {
         "shown": shown,
         "view": {
@@ -120,7 +156,28 @@ def page_data(
         "classes": details.class_names.tolist(),
         "best": details.best_class.tolist(),
         "colours": colours,
+        "titles": titles,
+        "all": _all_labels(details),
         "columns": None if sheet is None else sheet["columns"],
+    }
+
+
+def _link(file: str, base: Path) -> str:
+    """The file as a URL, relative to the page's folder where there is a way to it."""
+    try:
+        return quote(os.path.relpath(file, base).replace(os.sep, "/"))
+    except ValueError:  # another drive
+        return Path(file).as_uri()
+
+
+def _all_labels(details: Details) -> dict[str, Any] | None:
+    """The labels of all samples, for the download; None where they are too many for a page."""
+    if len(details.labels) > MOST_LABELS:
+        return None
+    return {
+        "l": details.labels.tolist(),
+        "c": np.round(1000 * details.confidence).astype(int).tolist(),
+        "n": details.next_best.tolist(),
     }
 
 

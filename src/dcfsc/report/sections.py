@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dcfsc.report import charts
 from dcfsc.report.details import DOUBTFUL, TYPICAL, Details
+from dcfsc.report.profiles import profiles
 from dcfsc.report.thumbnails import heat_map
 
 HEAT = (43, 118, 170)
@@ -46,6 +47,7 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         ("Features", (record.get("features") or {}).get("name")),
         ("Seed", str(record.get("seed"))),
         ("Representation", record.get("representation_")),
+        ("Verdict", (record.get("verdict") or {}).get("words")),
         ("λ", f"{record['lam_']:.6g}" if record.get("lam_") is not None else None),
         ("Device", f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"),
         ("Started", f"{started} UTC"),
@@ -72,11 +74,12 @@ def _plain(value: Any) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def clusters(record: Mapping[str, Any], details: Details) -> list[dict[str, Any]]:
+def clusters(present: Sequence[int], details: Details) -> list[dict[str, Any]]:
     """A card for each cluster; members are positions in ``details.shown``."""
     found = []
     own = details.labels[details.shown]
-    for k in range(int(record["n_clusters"])):
+    profile = profiles(details, max(present) + 1)
+    for k in present:
         members = details.labels == k
         size = int(members.sum())
         stored = np.flatnonzero(own == k)
@@ -91,6 +94,7 @@ def clusters(record: Mapping[str, Any], details: Details) -> list[dict[str, Any]
             "doubt": size > 0 and float(details.confidence[members].min()) < SURE,
             "stored": len(stored),
             "class": None,
+            "profile": profile[k],
         }
         if details.has_truth and size and details.best_class[k] >= 0:
             best = int(details.best_class[k])
@@ -108,18 +112,19 @@ def _members(details: Details, positions: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def affinity(details: Details, n_clusters: int) -> dict[str, Any]:
-    """The ordered affinity as a picture, and how much of it lies within clusters."""
+def affinity(details: Details) -> dict[str, Any]:
+    """The ordered affinity as a picture, by the clusters of the fit."""
     blocks = details.blocks.astype(np.float64)
     positive = blocks[blocks > 0]
     top = float(np.quantile(positive, 0.9)) if len(positive) else 1.0
-    sizes = np.bincount(details.labels, minlength=n_clusters)
+    sizes = np.bincount(details.parts // 2, minlength=len(details.coupling))
     picture = heat_map(np.sqrt(np.clip(blocks / max(top, 1e-300), 0.0, 1.0)), HEAT)
     title = "Affinity of all pairs of samples, ordered by cluster; clusters are blocks."
     return {
         "chart": charts.affinity_chart(picture, sizes.tolist(), title),
         "reduced": len(blocks) < len(details.labels),
         "blocks": len(blocks),
+        "edited": not np.array_equal(details.labels, details.parts // 2),
     }
 
 
@@ -245,7 +250,7 @@ def graph(details: Details) -> dict[str, Any]:
     return {"words": words, "degrees": chart, "confidence": certain}
 
 
-def truth(details: Details) -> dict[str, Any] | None:
+def truth(details: Details, present: Sequence[int], titles: Sequence[str]) -> dict[str, Any] | None:
     """The confusion matrix, columns matched to rows, its largest entries, and the mistakes."""
     if not details.has_truth:
         return None
@@ -253,7 +258,7 @@ def truth(details: Details) -> dict[str, Any] | None:
     C, K = M.shape
     matched = {int(c): k for k, c in enumerate(best) if c >= 0}
     columns = [matched[c] for c in range(C) if c in matched]
-    columns += [k for k in range(K) if best[k] < 0]
+    columns += [k for k in present if best[k] < 0]
     off = M.copy()
     for c, k in matched.items():
         off[c, k] = 0
@@ -273,8 +278,14 @@ def truth(details: Details) -> dict[str, Any] | None:
             (str(details.class_names[c]), [(int(M[c, k]), float(shares[c, k])) for k in columns])
             for c in range(C)
         ],
-        "table": max(C, K) <= TABLE_LIMIT,
-        "picture": heat_map(np.sqrt(shares[:, columns]), HEAT),
+        "table": max(C, len(columns)) <= TABLE_LIMIT,
+        "picture": charts.confusion_chart(
+            heat_map(np.sqrt(shares[:, columns]), HEAT),
+            details.class_names.tolist(),
+            [titles[k] for k in columns],
+            f"Confusion matrix of {C} classes and {len(columns)} clusters; the diagonal is the "
+            "best matching.",
+        ),
         "confusions": [
             (str(details.class_names[c]), k, int(M[c, k]), 100 * float(shares[c, k]))
             for c, k in pairs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -14,6 +16,7 @@ LARGEST_SIDE, SMALLEST_SIDE = 48, 8
 BUDGET = 5_000_000
 SHEET_COLUMNS = 64
 CHUNK_BYTES = 1 << 26
+PROBED = 8  # files looked at to know whether there is colour
 
 
 def images_of(X: np.ndarray) -> bool:
@@ -49,6 +52,49 @@ def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
     chunks = (samples[start : start + rows] for start in range(0, len(samples), rows))
     pictures = _bytes(np.concatenate([_small(np.asarray(X[chunk]), shape) for chunk in chunks]))
     return pictures[:, 0] if pictures.shape[1] == 1 else pictures.transpose(0, 2, 3, 1)
+
+
+def pictures(X: np.ndarray, samples: np.ndarray, files: Sequence[str]) -> np.ndarray:
+    """`thumbnails` of the samples, from their ``files`` where these are in colour and X is not."""
+    return file_thumbnails(files) if in_colour_on_disk(X, files) else thumbnails(X, samples)
+
+
+def in_colour_on_disk(X: np.ndarray, files: Sequence[str]) -> bool:
+    """Whether the samples' files are in colour, and the samples X (N, ...) are not."""
+    return _channels(X.shape) == 1 and any(map(_in_colour, files[:PROBED]))
+
+
+def file_thumbnails(files: Sequence[str], side: int | None = None) -> np.ndarray:
+    """Squares from the middle of image files, (T, side, side, 3) bytes; grey where unreadable.
+
+    Without ``side`` they are as large as the budget for all of them allows.
+    """
+    if side is None:
+        side = max(SMALLEST_SIDE, min(LARGEST_SIDE, math.isqrt(BUDGET // (3 * len(files)))))
+    with ThreadPoolExecutor() as pool:
+        return np.stack(list(pool.map(lambda file: _square(file, side), files)))
+
+
+def _square(file: str, side: int) -> np.ndarray:
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as image:
+            image.draft("RGB", (2 * side, 2 * side))  # a JPEG need not be decoded whole
+            upright = ImageOps.exif_transpose(image).convert("RGB")
+            return np.asarray(ImageOps.fit(upright, (side, side), Image.Resampling.LANCZOS))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return np.full((side, side, 3), 128, np.uint8)
+
+
+def _in_colour(file: str) -> bool:
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False
 
 
 def _small(pictures: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

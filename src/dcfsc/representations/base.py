@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.neighbours import unit_rows
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
@@ -59,7 +60,8 @@ class Part:
 class Representation(ABC):
     """A way to see samples.
 
-    The samples come as rows Z (N, d), flat and, unless the user wished otherwise, of unit length.
+    The samples come as rows Z (N, d), flat and, unless the user wished otherwise or it keeps
+    lengths, of unit length.
     :meth:`fit` learns from a sample of them, :meth:`transform` gives what is kept of the training
     samples, :meth:`solve` the operator on that, and :meth:`transform_unseen` the rows whose codes
     the operator can give.
@@ -72,11 +74,14 @@ class Representation(ABC):
         Whether its operator has a ridge, and with it ``lam`` and effective degrees of freedom.
     learns : bool
         Whether it learns from a sample; then it has :meth:`fit`, and tensors in its state.
+    keeps_lengths : bool
+        Whether it takes rows as they are given, where others take them at unit length.
     """
 
     name: ClassVar[str]
     has_ridge: ClassVar[bool]
     learns: ClassVar[bool] = False
+    keeps_lengths: ClassVar[bool] = False
 
     def __init__(self, setting: Setting):
         self.setting = setting
@@ -90,6 +95,14 @@ class Representation(ABC):
     def considered(cls, setting: Setting) -> bool:
         """Whether ``representation="auto"`` takes it for a candidate."""
         return False
+
+    def suits(self, X: Tensor) -> bool | None:
+        """Whether "auto" takes it for samples X (n, d) as given; None lets stability decide."""
+        return None
+
+    def rows(self, X: Tensor) -> Tensor:
+        """The rows Z that it takes of samples X (n, d) as given."""
+        return X if self.keeps_lengths or not self.setting.unit_length else unit_rows(X)
 
     def prepare(self, Z: Tensor) -> None:  # noqa: B027
         """Learn from the sample Z (n, d) what its parts may share when stability is measured."""

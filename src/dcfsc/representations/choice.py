@@ -11,6 +11,7 @@ from dcfsc import distributed
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.stages import stage
 
+from .affine import AffineSubspaces
 from .base import Representation, Setting
 from .given import Given
 from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
@@ -30,6 +31,7 @@ REPRESENTATIONS: tuple[type[Representation], ...] = (
     Shifts,
     Mirror,
     ShiftsAndMirror,
+    AffineSubspaces,
 )
 _BY_NAME = {cls.name: cls for cls in REPRESENTATIONS}
 
@@ -52,30 +54,45 @@ def create(name: Any, setting: Setting) -> list[Representation]:
 
 
 def choose(
-    candidates: list[Representation], Z: Tensor, setting: Setting
+    candidates: list[Representation], X: Tensor, setting: Setting
 ) -> tuple[Representation, dict[str, float]]:
-    """The candidate to take for Z (N, d), fitted; and the stability of each that was compared.
+    """The candidate to take for samples X (N, d), fitted; and the stability of each compared.
 
-    Where there are too few samples to compare candidates, the first is taken that learns nothing
-    from them. Where samples are divided among processes all of them choose by the same sample.
+    A candidate that the samples suit is taken without a comparison. Where there are too few samples
+    to compare candidates, the first is taken that learns nothing from them. Where samples are
+    divided among processes all of them choose by the same sample.
     """
     scores: dict[str, float] = {}
     chosen = candidates[0]
     if len(candidates) == 1 and not chosen.learns:
         return chosen, scores
-    sample = common_sample(Z)
+    sample = common_sample(X)
     with distributed.alone():
-        if len(candidates) > 1 and enough_samples(len(sample), setting.n_clusters):
-            chosen, scores = race(candidates, sample, setting)
-            shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
-            logger.info("representation: %s (stability: %s)", chosen.name, shown)
-        elif len(candidates) > 1:
-            chosen = next(c for c in candidates if not c.learns)
+        if len(candidates) > 1:
+            chosen, scores = _preferred(candidates, sample, setting)
         if chosen.learns:
             stage("fitting the representation %s", chosen.name)
-            chosen.fit(sample)
+            chosen.fit(chosen.rows(sample))
     for tensor in chosen.state()[0].values() if chosen.learns else ():
         distributed.broadcast(tensor, 0)
+    return chosen, scores
+
+
+def _preferred(
+    candidates: list[Representation], sample: Tensor, setting: Setting
+) -> tuple[Representation, dict[str, float]]:
+    """The candidate that the sample (n, d) suits, else the one to take by stability."""
+    suited = [(candidate, candidate.suits(sample)) for candidate in candidates]
+    for candidate, suits in suited:
+        if suits:
+            logger.info("representation: %s, which the samples suit", candidate.name)
+            return candidate, {}
+    candidates = [candidate for candidate, suits in suited if suits is None]
+    if len(candidates) == 1 or not enough_samples(len(sample), setting.n_clusters):
+        return next(c for c in candidates if not c.learns), {}
+    chosen, scores = race(candidates, candidates[0].rows(sample), setting)
+    shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+    logger.info("representation: %s (stability: %s)", chosen.name, shown)
     return chosen, scores
 
 

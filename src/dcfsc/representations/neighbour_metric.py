@@ -58,14 +58,12 @@ class NeighbourMetric(Representation):
         return need_unit_length_without_ridge(cls.name, setting)
 
     def solve_part(self, part: Part) -> Operator:
-        T = self._metric(part.Z, part.closed_form)
-        return CosineForm(in_metric(part.Z, T))
+        Z, d = in_span(part.Z), part.Z.shape[1]
+        T = neighbour_metric(Z, self.setting.n_clusters, self.rounds, part.closed_form, d)
+        return CosineForm(in_metric(Z, T))
 
     def fit(self, Z: Tensor) -> None:
-        self.T = self._metric(Z, None)
-
-    def _metric(self, Z: Tensor, first: Operator | None) -> Tensor:
-        return neighbour_metric(Z, self.setting.n_clusters, self.rounds, first)
+        self.T = neighbour_metric(Z, self.setting.n_clusters, self.rounds)
 
     def transform(self, Z: Tensor) -> Tensor:
         return in_metric(Z, self.T)
@@ -101,37 +99,51 @@ def in_metric(Z: Tensor, T: Tensor) -> Tensor:
     return R
 
 
+def in_span(Z: Tensor) -> Tensor:
+    """Z (n, d), or for fewer rows than columns a square matrix of the same inner products."""
+    n, d = Z.shape
+    return Z if n >= d else torch.linalg.qr(Z.double().mT, mode="r").R.mT.to(Z.dtype)
+
+
 def neighbour_metric(
-    Z: Tensor, n_clusters: int, rounds: int = 1, first: Operator | None = None
+    Z: Tensor,
+    n_clusters: int,
+    rounds: int = 1,
+    first: Operator | None = None,
+    width: int | None = None,
 ) -> Tensor:
     """T (d, d) for rows Z (N, d) of unit length, from the graph of the closed form."""
-    return next(islice(metric_rounds(Z, n_clusters, first), rounds - 1, None))
+    return next(islice(metric_rounds(Z, n_clusters, first, width=width), rounds - 1, None))
 
 
 def metric_rounds(
-    Z: Tensor, n_clusters: int, first: Operator | None = None, affinity: TopK = TOPK
+    Z: Tensor,
+    n_clusters: int,
+    first: Operator | None = None,
+    affinity: TopK = TOPK,
+    width: int | None = None,
 ) -> Iterator[Tensor]:
     """T (d, d) after one round, two, ... for rows Z (N, d).
 
     ``first`` is the closed form of Z itself, that of lam="auto" unless given. In the metric there
     are other neighbours, nearer to the truth where it is any good: the next round takes the metric
-    from those.
+    from those. ``width`` is the number of columns of what Z stands for (:func:`in_span`).
     """
     operator = first or solve(Z, choose_lam(Z, target_dof(n_clusters, SUBSPACE_DIM)))
     while True:
-        T = metric_of(Z, affinity(operator, n_clusters))
+        T = metric_of(Z, affinity(operator, n_clusters), width)
         yield T
         operator = CosineForm(in_metric(Z, T))
 
 
-def metric_of(Z: Tensor, graph: sp.csr_array) -> Tensor:
+def metric_of(Z: Tensor, graph: sp.csr_array, width: int | None = None) -> Tensor:
     """T (d, d) that whitens what neighbours in the graph (N, N), symmetric, differ by."""
     total = max(float(graph.sum()), torch.finfo(torch.float64).tiny)
     S = scatter_of_edges(Z, graph) / total
     if float(S.trace()) < NEAR:
         S = scatter_of_edges(Z, graph, one_by_one=True) / total
     identity = torch.eye(len(S), dtype=torch.float64, device=Z.device)
-    spread = float(S.trace()) / len(S)
+    spread = float(S.trace()) / (width or len(S))
     if spread == 0.0:  # copies alone, or no neighbours: nothing varies
         return identity.to(Z.dtype)
     return RidgeFactor(S, spread).whiten(identity).to(Z.dtype)
@@ -146,16 +158,13 @@ def scatter_of_edges(Z: Tensor, graph: sp.csr_array, one_by_one: bool = False) -
     """
     edges_of = graph.tocoo()
     i, j = (torch.from_numpy(index.astype(np.int64)).to(Z.device) for index in edges_of.coords)
-    weights = torch.from_numpy(edges_of.data).to(Z.device)
-    S = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
-    signs = torch.empty_like(weights)
-    for edges in row_chunks(len(i), Z.shape[1], Z.device):
-        z, other = Z[i[edges]].to(torch.float64), Z[j[edges]].to(torch.float64)
-        signs[edges] = (z * other).sum(1).sign()
-        if one_by_one:
-            e = z - signs[edges, None] * other
-            S.addmm_(e.mT, weights[edges, None] * e)
+    signs = edge_signs(Z, graph)
     if one_by_one:
+        weights = torch.from_numpy(edges_of.data).to(Z.device)
+        S = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
+        for edges in row_chunks(len(i), Z.shape[1], Z.device):
+            e = Z[i[edges]].double() - signs[edges, None] * Z[j[edges]].double()
+            S.addmm_(e.mT, weights[edges, None] * e)
         return S
     signed = sp.csr_array((edges_of.data * signs.cpu().numpy(), edges_of.coords), graph.shape)
     degrees = np.asarray(graph.sum(axis=1)).reshape(-1)
@@ -164,3 +173,20 @@ def scatter_of_edges(Z: Tensor, graph: sp.csr_array, one_by_one: bool = False) -
     differences = torch.from_numpy(laplacian @ Z.cpu().numpy()).to(Z.device)
     S = 2.0 * (Z.mT @ differences)
     return 0.5 * (S + S.mT)
+
+
+def edge_signs(Z: Tensor, graph: sp.csr_array) -> Tensor:
+    """sign(z_i . z_j) of the edges of a graph (N, N), row by row, in float64.
+
+    All products of some rows at a time: for the few thousand samples that a metric is learnt from
+    that is quicker than to collect both ends of every edge.
+    """
+    first = graph.indptr.tolist()
+    columns = torch.from_numpy(graph.indices.astype(np.int64)).to(Z.device)
+    rows_of = torch.from_numpy(np.repeat(np.arange(len(Z)), np.diff(graph.indptr))).to(Z.device)
+    signs = torch.empty(len(columns), dtype=torch.float64, device=Z.device)
+    for rows in row_chunks(len(Z), len(Z), Z.device):
+        edges = slice(first[rows.start], first[rows.stop])
+        products = Z[rows] @ Z.mT
+        signs[edges] = products[rows_of[edges] - rows.start, columns[edges]].sign().double()
+    return signs

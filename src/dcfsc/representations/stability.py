@@ -29,13 +29,14 @@ from torch import Tensor
 
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
+from dcfsc.machine import one_a_core
 from dcfsc.stages import stage
 
 from .base import Part, Representation, Setting
 
 MOST_SAMPLES = 3000  # that a representation is fitted on
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
-LEAST_PARTS, PARTS, SHARE = 3, 6, 0.8
+LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
 MARGIN = 0.05  # by which a candidate must be more stable than the preferred one
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
@@ -75,24 +76,37 @@ def race(
         candidate.prepare(Z)
     agreements = {c.name: Agreements() for c in candidates}
     leads: dict[str, Lead] = {}
-    for number, rows in enumerate(random_parts(len(judged)), start=1):
-        index = judged[rows]
+    parts = [judged[rows] for rows in random_parts(len(judged))]
+    for number in range(LEAST_PARTS, PARTS + 1):
         stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
-        part = Part(Z, torch.from_numpy(index).to(Z.device), setting)
-        for candidate in (favourite, *others):
-            labels = np.full(len(Z), -1)
-            labels[index] = clustered(candidate, part, setting, affinity)
-            agreements[candidate.name].add(labels)
-        if number < LEAST_PARTS:
-            continue
+        new = parts[:number] if number == LEAST_PARTS else parts[number - 1 : number]
+        _compare([favourite, *others], Z, new, setting, affinity, agreements)
         reference = agreements[favourite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
         others = [c for c in others if leads[c.name].highest > MARGIN]
-        if number == PARTS or decided([leads[c.name] for c in others]):
+        if decided([leads[c.name] for c in others]):
             break
     ahead = [c for c in others if leads[c.name].mean > MARGIN]
     chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favourite)
     return chosen, {name: found.mean for name, found in agreements.items()}
+
+
+def _compare(
+    candidates: Sequence[Representation],
+    Z: Tensor,
+    parts: Sequence[np.ndarray],
+    setting: Setting,
+    affinity: TopK,
+    agreements: dict[str, Agreements],
+) -> None:
+    """Add the candidates' partitions of some parts of Z to their agreements."""
+    shown = [Part(Z, torch.from_numpy(index).to(Z.device), setting) for index in parts]
+    work = [(candidate, part) for part in shown for candidate in candidates]
+    found = one_a_core(lambda pair: clustered(*pair, setting, affinity), work, Z.device)
+    for (candidate, part), labels in zip(work, found, strict=True):
+        everywhere = np.full(len(Z), -1)
+        everywhere[part.index.cpu().numpy()] = labels
+        agreements[candidate.name].add(everywhere)
 
 
 def clustered(

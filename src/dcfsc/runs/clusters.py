@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.datasets import Dataset
+from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.errors import InputError
 from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
 from dcfsc.estimators.registry import SHARED, create_features
@@ -40,9 +41,13 @@ def suggest_for_run(
     return suggest_k(X, max_k, method=method, subspace_dim=given.get("subspace_dim"), **shared)
 
 
-def _drawn(X: Any, seed: int | None) -> np.ndarray:
-    """At most ``MAX_SAMPLES`` samples in memory, in their order."""
+def _drawn(X: Any, seed: int | None) -> Any:
+    """At most ``MAX_SAMPLES`` samples, in their order; in memory, unless they are image files."""
     if len(X) > MAX_SAMPLES:
         rows = np.sort(np.random.RandomState(seed).choice(len(X), MAX_SAMPLES, replace=False))
+        if isinstance(X, StreamedImages):
+            return X.take(rows)
         return np.stack([X[int(i)] for i in rows])
+    if isinstance(X, StreamedImages):
+        return X
     return np.require(X[:], requirements=["W", "E"])

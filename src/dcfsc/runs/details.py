@@ -1,30 +1,34 @@
 """From a fitted estimator to the arrays that its report is drawn from.
 
-Everything here is bounded: a few numbers a sample, and pictures, neighbours and points of the view
-for some thousand samples at most, whatever N is.
+Everything here is bounded: some numbers a sample, and pictures and points of the view for some
+thousand samples at most, whatever N is.
 """
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import os
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dcfsc import metrics, spectral
+from dcfsc import spectral
 from dcfsc.datasets import Dataset
 from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
-from dcfsc.report import Details, images_of, thumbnails
+from dcfsc.report import Details, images_of, pictures
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
-from dcfsc.report.thumbnails import affordable
+from dcfsc.report.thumbnails import BUDGET, LARGEST_SIDE, affordable, in_colour_on_disk
 from dcfsc.report.views import block_means, cluster_mass, plane_view
+
+from .classes import matched_classes
 
 EXEMPLARS = 8  # typical ones and doubtful ones, of each cluster
 MISTAKES = 120
 VIEW_POINTS = 5_000
 FEATURES_SHOWN = 1_500
 NEIGHBOURS = 5
+NEIGHBOUR_CHUNK = 1 << 22  # affinities looked at together
+PROFILE_FEATURES, PROFILE_ROWS = 1_000, 10_000
 
 
 def describe_details(estimator: Any, data: Dataset) -> Details:
@@ -33,18 +37,25 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     A = A.tocsr() if sp.issparse(A) else A
     labels, K = np.asarray(estimator.labels_), int(estimator.n_clusters)
     mass = cluster_mass(A, labels, K)
-    certainty, rival = confidence(mass, labels)
-    truth, class_names, confusion, best_class = _classes(data, labels, K)
+    memberships = estimator._memberships
+    certainty = memberships.confidence
+    halves = spectral.halves(embedding, labels, K, estimator.assign)
+    parts = (2 * labels + halves).astype(np.int32)
+    truth, class_names = _truth(data)
+    confusion, best_class = matched_classes(truth, len(class_names), labels, K)
     wrong = best_class[labels] != truth if len(truth) else np.zeros(len(labels), bool)
-    most = min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
     own = mass[np.arange(len(labels)), labels]
-    shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, most)
+    shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, _most_shown(data))
     values = spectrum(estimator)
     gaps = spectral.eigengap(values) if len(values) > 2 else []
-    names = [] if data.paths is None else [_short_name(data.paths[i]) for i in shown]
+    files = [] if data.paths is None else [os.path.abspath(data.paths[i]) for i in shown]
+    neighbours, weights = nearest(A)
+    profile, feature_names = _profile(data, parts, 2 * K)
     return Details(
         labels=labels.astype(np.int32),
-        confidence=certainty.astype(np.float32),
+        clusters=memberships.clusters,
+        probabilities=memberships.probabilities,
+        parts=parts,
         degrees=embedding.degrees.astype(np.float32),
         leverage=_leverage(estimator),
         truth=truth,
@@ -54,14 +65,17 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         eigenvalues=values,
         eigengaps=np.array(gaps, np.float64).reshape(-1, 2),
         blocks=block_means(A, np.lexsort((-certainty, labels))),
+        coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
-        view=plane_view(embedding, labels, mass)[view_samples].astype(np.float32),
+        view=plane_view(embedding, labels, mass).astype(np.float32),
+        neighbours=neighbours,
+        neighbour_weights=weights,
         shown=shown,
         role=role,
-        rival=rival[shown].astype(np.int32),
-        neighbours=nearest(A, shown),
-        names=np.array(names, dtype=np.str_),
-        thumbnails=thumbnails(data.X, shown),
+        files=np.array(files, dtype=np.str_),
+        thumbnails=pictures(data.X, shown, files),
+        profile=profile,
+        feature_names=feature_names,
         path=lambda_path(estimator) if has_lambda_path(estimator) else np.zeros((0, 3)),
         class_names=class_names,
         confusion=confusion,
@@ -69,29 +83,37 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     )
 
 
+def _most_shown(data: Dataset) -> int:
+    if in_colour_on_disk(data.X, data.paths or ()):
+        return min(VIEW_POINTS, BUDGET // (3 * LARGEST_SIDE**2))
+    return min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
+
+
+def _profile(data: Dataset, parts: np.ndarray, n_parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means of a table's features by part and over all, and deviations (2 K + 2, f); names (f,).
+
+    Both are empty for images, and for more features than a person would read.
+    """
+    n, *shape = data.X.shape
+    if len(shape) != 1 or shape[0] > PROFILE_FEATURES:
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.str_)
+    sums, squares = np.zeros((n_parts, shape[0])), np.zeros(shape[0])
+    for start in range(0, n, PROFILE_ROWS):
+        X = np.asarray(data.X[start : start + PROFILE_ROWS], np.float64)
+        np.add.at(sums, parts[start : start + PROFILE_ROWS], X)
+        squares += np.square(X).sum(axis=0)
+    size = np.bincount(parts, minlength=n_parts)
+    mean = sums.sum(axis=0) / n
+    deviation = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+    means = sums / np.maximum(size, 1)[:, None]
+    names = data.feature_names or [f"feature {i}" for i in range(shape[0])]
+    profile = np.vstack([means, mean, deviation]).astype(np.float32)
+    return profile, np.array([name[:60] for name in names], np.str_)
+
+
 def _leverage(estimator: Any) -> np.ndarray:
     leverage = vars(estimator).get("leverage_")
     return np.zeros(0, np.float32) if leverage is None else np.asarray(leverage, np.float32)
-
-
-def confidence(mass: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How clearly a sample's affinities point to its own cluster, and which cluster is next.
-
-    With the shares p_ic = m_ic / sum_c m_ic of the sample's affinity, the confidence is the margin
-
-        max(0, p_{i, own} - max_{c != own} p_ic)    in 0..1:
-
-    1 where all neighbours lie in the sample's cluster, 0 where another cluster holds as much, and
-    where the sample has no neighbours. The rival is that next cluster, or -1 if it has no mass.
-    """
-    rows = np.arange(len(labels))
-    total = mass.sum(axis=1)
-    shares = mass / np.where(total > 0, total, 1.0)[:, None]
-    own = shares[rows, labels]
-    shares[rows, labels] = -1.0
-    rival = shares.argmax(axis=1)
-    largest = np.maximum(shares[rows, rival], 0.0)
-    return np.clip(own - largest, 0.0, 1.0), np.where(largest > 0, rival, -1)
 
 
 def choose_samples(
@@ -139,42 +161,29 @@ def _rank_within(labels: np.ndarray, *keys: np.ndarray) -> np.ndarray:
     return rank
 
 
-def nearest(A: Any, samples: np.ndarray) -> np.ndarray:
-    """The samples of largest affinity with each of ``samples`` (T,), (T, q); -1 where none."""
-    found = np.full((len(samples), min(NEIGHBOURS, max(1, A.shape[0] - 1))), -1, np.int32)
-    for row, sample in enumerate(samples):
-        if sp.issparse(A):
-            columns = A.indices[A.indptr[sample] : A.indptr[sample + 1]]
-            weights = A.data[A.indptr[sample] : A.indptr[sample + 1]]
-        else:
-            columns = np.flatnonzero(A[sample])
-            weights = A[sample, columns]
-        other = columns != sample
-        columns, weights = columns[other], weights[other]
-        best = columns[np.argsort(-weights, kind="stable")[: found.shape[1]]]
-        found[row, : len(best)] = best
-    return found
+def nearest(A: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The samples of largest affinity with each one, (N, q), -1 where none, and the affinities."""
+    n = A.shape[0]
+    found = np.full((n, min(NEIGHBOURS, max(1, n - 1))), -1, np.int32)
+    weights = np.zeros(found.shape, np.float32)
+    step = max(1, NEIGHBOUR_CHUNK // (16 if sp.issparse(A) else n))
+    for start in range(0, n, step):
+        block = sp.csr_array(A[start : start + step])
+        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+        other = (block.indices != rows + start) & (block.data > 0)
+        rows, columns, values = rows[other], block.indices[other], block.data[other]
+        order = np.lexsort((-values, rows))
+        rows, columns, values = rows[order], columns[order], values[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
+        kept = rank < found.shape[1]
+        place = rows[kept] + start, rank[kept]
+        found[place], weights[place] = columns[kept], values[kept]
+    return found, weights
 
 
-def _classes(
-    data: Dataset, labels: np.ndarray, n_clusters: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Truth (N,), names (C,), confusion (C, K), best class of each cluster (K,); empty without."""
+def _truth(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """True classes (N,) and their names (C,); both empty without labels."""
     if data.y is None:
-        nothing = np.zeros(0, np.int32)
-        return nothing, np.zeros(0, np.str_), np.zeros((0, 0), np.int64), nothing
-    count = int(data.y.max()) + 1
-    names = data.label_names or [str(c) for c in range(count)]
-    flat = np.bincount(data.y * n_clusters + labels, minlength=count * n_clusters)
-    best = np.full(n_clusters, -1, np.int32)
-    best[labels] = metrics.best_map(data.y, labels)
-    best[best >= count] = -1
-    # a partner of which the cluster holds no sample is what the matching had left over
-    confusion = flat.reshape(count, n_clusters)
-    best[(best >= 0) & (confusion[best, np.arange(n_clusters)] == 0)] = -1
-    names_array = np.array([name[:60] for name in names], np.str_)
-    return data.y.astype(np.int32), names_array, confusion, best
-
-
-def _short_name(path: str) -> str:
-    return "/".join(PurePath(path).parts[-2:])[-80:]
+        return np.zeros(0, np.int32), np.zeros(0, np.str_)
+    names = data.label_names or [str(c) for c in range(int(data.y.max()) + 1)]
+    return data.y.astype(np.int32), np.array([name[:60] for name in names], np.str_)

@@ -21,7 +21,9 @@ import numpy as np
 from dcfsc import affinity as affinities
 from dcfsc import distributed
 from dcfsc.datasets import Dataset, Streamed, check_finite
+from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
@@ -104,7 +106,8 @@ class OneProcess:
             return _finished(folder, record)
         self._check_folder(folder, estimator)
         fresh = self._overwrites and not self._resumes
-        room = room_for(data, request.method, request.features)
+        room = room_for(data, request.method, job.transformer)
+        record["room_bytes"] = room
         with life.reserved(folder, room), life.alone_in(folder):
             self._check_folder(folder, estimator)  # another run may have ended there just now
             if started is not None:
@@ -246,13 +249,19 @@ def _finished(folder: Path, record: dict[str, Any]) -> Run:
     return run
 
 
-def room_for(data: Dataset, method: str, features: str | None) -> int:
+def room_for(data: Dataset, method: str, transformer: Any = None) -> int:
     """Bytes that a run on ``data`` (N, ...) will write, or fewer, known before the work.
 
-    Labels are a few digits a sample. The closed form keeps its samples; how wide the latents of a
-    network or the features will be is known only later.
+    Labels are a few digits a sample. The closed form keeps its samples, images at their working
+    size, or their features; how wide the latents of a network or other features will be is known
+    only later.
     """
-    kept = 4 * int(np.prod(data.X.shape)) if method == "closed-form" and features is None else 0
+    width = 0
+    if isinstance(transformer, EncoderFeatures):
+        width = transformer.open().n_features
+    elif transformer is None:
+        width = math.prod(working_shape(data.X.shape[1:]))
+    kept = 4 * len(data) * width if method == "closed-form" else 0
     return life.ROOM_BYTES + 16 * len(data) + kept
 
 

@@ -70,6 +70,22 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     return Run(folder, record, labels)
 
 
+def read_columns(folder: Path) -> dict[str, list[str]]:
+    """The columns of a run's ``labels.csv`` as text, by name."""
+    path = folder / LABELS
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        for name in ("confidence", "next_best"):
+            np.array(columns[name], np.float64)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
+    except (ValueError, KeyError, csv.Error):
+        raise InputError(f"{path} is damaged, or of an earlier dcfsc; {AGAIN}.") from None
+    return columns
+
+
 def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -48,9 +48,11 @@ from dcfsc.files import remove_abandoned, sync, take_lock, try_lock
 RECORD, LABELS, MODEL = "run.json", "labels.csv", "model.safetensors"
 FEATURES = "features.safetensors"  # where features were computed first
 DETAILS, REPORT, PREDICTIONS = "details.npz", "report.html", "predictions.csv"
+EDITS, CSV, PARQUET = "edits.json", "export.csv", "export.parquet"
 CHECKPOINT = "checkpoint.safetensors"
 CHECKPOINT_METHOD = "dcfsc"  # the one that trains long enough to save itself
 OURS = {RECORD, LABELS, MODEL, FEATURES, DETAILS, REPORT, PREDICTIONS, CHECKPOINT}
+OURS |= {EDITS, CSV, PARQUET}
 # A name in .part is never mistaken for a user's file.
 LOCK, STAGED, WHOLE = ".running.part", ".staged.part", ".whole.part"
 ROOM_BYTES = 1 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.files import atomic_path
 from dcfsc.machine import resolve_device
+from dcfsc.report import read_details
 
+from .edits import Edits, read_edits
 from .folder import read_run
-from .life import FEATURES, MODEL, PREDICTIONS, reserved, write_errors
-from .writing import write_labels
+from .life import DETAILS, FEATURES, MODEL, PREDICTIONS, reserved, write_errors
+from .tables import Columns, certainty_columns, no_formula, write_labels
 
 
 def predict_run(
@@ -23,6 +26,7 @@ def predict_run(
 ) -> np.ndarray:
     """Label ``data`` (n, ...) with a run's model; write and return the labels (n,).
 
+    Clusters are as edited: merged, split and named (:mod:`dcfsc.runs.edits`).
     ``out`` is the file to write, by default ``predictions.csv`` in the run's folder.
     """
     saved = read_run(run)
@@ -37,6 +41,8 @@ def predict_run(
     target = Path(out) if out is not None else saved.folder / PREDICTIONS
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a .csv file.")
+    edits = read_edits(saved)
+    parts = read_details(saved.folder / DETAILS).parts if edits.has_splits else None
     model = load_model(saved.folder / MODEL, device=device)
     transformer = None
     if saved.record.get("features"):
@@ -45,7 +51,48 @@ def predict_run(
         X = data.X
         if transformer is not None:
             X = transformer.transform(X)
-        labels = np.asarray(model.predict(X))
+        p = model.predict_proba(X)
+        if edits.commands:
+            p = edited_probabilities(p, edits, _second_shares(model, X, parts))
+        labels, more = _predicted(p, edits)
         with write_errors(target), atomic_path(target) as part:
-            write_labels(part, data, labels)
+            write_labels(part, data, labels, more)
     return labels
+
+
+def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.ndarray:
+    """Probabilities of the present clusters from those of the fit, p (n, K).
+
+    Merged clusters have the sum; of a cluster that was split, the share ``second`` (n, K) goes to
+    its second half.
+    """
+    found = np.zeros((len(p), int(edits.place.max()) + 1))
+    for cluster, (first, other) in enumerate(edits.place):
+        share = second[:, cluster] if first != other else 0.0
+        found[:, first] += p[:, cluster] * (1.0 - share)
+        found[:, other] += p[:, cluster] * share
+    return found
+
+
+def _second_shares(model: Any, X: Any, parts: np.ndarray | None) -> np.ndarray:
+    """The share (n, K) of the votes for each cluster that its second half has."""
+    K = int(model.n_clusters)
+    if parts is None:
+        return np.zeros((len(X), K))
+    votes = model.votes(X, parts.astype(np.int64), 2 * K).reshape(-1, K, 2)
+    total = votes.sum(axis=2)
+    return np.where(total > 0, votes[:, :, 1] / np.where(total > 0, total, 1.0), 0.5)
+
+
+def _predicted(p: np.ndarray, edits: Edits) -> tuple[np.ndarray, Columns]:
+    """The likeliest clusters (n,) by the probabilities p (n, K), and how sure they are."""
+    labels, rows = p.argmax(axis=1), np.arange(len(p))
+    others = p.copy()
+    others[:, np.setdiff1d(np.arange(p.shape[1]), edits.clusters)] = -1.0
+    others[rows, labels] = -1.0
+    next_best = others.argmax(axis=1)
+    next_best[others[rows, next_best] < 0] = -1  # there is no other cluster
+    more = certainty_columns(p[rows, labels], next_best)
+    if edits.names:
+        more = {"name": [no_formula(edits.title(k)) for k in labels], **more}
+    return labels, more

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy as np
 
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
+from dcfsc.datasets.images import Reading, check_size
+from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.machine import machine, resolve_device, versions
@@ -18,12 +22,14 @@ from dcfsc.machine import machine, resolve_device, versions
 from .folder import FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
+from .verdict import verdict
 
 CHOSEN = (
     "lam_",
     "effective_dof_",
     "representation_",
     "stability_",
+    "working_shape_",
     "view_strengths_",
     "view_consistency_",
 )
@@ -49,11 +55,18 @@ def describe_run(
         "data": describe_data(request.data),
         "versions": versions(),
         "machine": {**machine(device), **distributed.described(device)},
-        "features": None
-        if transformer is None
-        else {"name": request.features, "parameters": _encoded(transformer), "file": FEATURES},
+        "features": _describe_features(request.features, transformer),
         "suggestion": None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT),
     }
+
+
+def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | None:
+    if transformer is None:
+        return None
+    features = {"name": name, "parameters": _encoded(transformer), "file": FEATURES}
+    if isinstance(transformer, EncoderFeatures):
+        features["encoder"] = transformer.open().title
+    return features
 
 
 def describe_data(data: Dataset) -> dict[str, Any]:
@@ -65,7 +78,22 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "notes": data.notes,
+        "directory": os.getcwd() if data.paths is not None else None,
+        "reading": None if data.reading is None else asdict(data.reading),
+        "photographs": data.photographs,
     }
+
+
+def reading_of(record: dict[str, Any]) -> Reading | None:
+    """How the images of a run were read; None where they were not, or the record is older."""
+    values = record["data"].get("reading")
+    if not isinstance(values, dict):
+        return None
+    size = values.get("size")
+    try:
+        return Reading(**{**values, "size": None if size is None else check_size(tuple(size))})
+    except TypeError:
+        return None  # of a later version
 
 
 def fingerprint(X: Any) -> str:
@@ -101,6 +129,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
         "history": list(fitted.get("history_", ())),
         "model": MODEL if hasattr(estimator, "save") else None,
     }
+    result["verdict"] = verdict(result)
     # through JSON and back: NumPy's numbers become Python's, and NaN, which JSON lacks, None
     text = json.dumps(result, default=lambda value: value.tolist())
     return json.loads(text, parse_constant=lambda constant: None)

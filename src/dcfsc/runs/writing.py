@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import re
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dcfsc.datasets import Dataset
 from dcfsc.files import atomic_path, write_text
@@ -18,8 +13,7 @@ from dcfsc.report import write_details, write_report
 
 from .details import describe_details
 from .life import DETAILS, FEATURES, LABELS, MODEL, RECORD, REPORT, staged
-
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
+from .tables import certainty_columns, write_labels
 
 
 def write_run(
@@ -28,7 +22,8 @@ def write_run(
     """All files, or none of them: an earlier run in the folder is whole until this one is."""
     with staged(folder) as place:
         with atomic_path(place / LABELS) as part:
-            write_labels(part, data, estimator.labels_)
+            sure = certainty_columns(estimator.confidence_, estimator.next_best_)
+            write_labels(part, data, estimator.labels_, sure)
         if record["model"]:
             estimator.save(place / MODEL)
         if transformer is not None:
@@ -50,28 +45,3 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def write_labels(path: Path, data: Dataset, labels: np.ndarray) -> None:
-    """One row a sample: index, [path], label, [true_label].
-
-    A path or a class that a spreadsheet would take for a formula has an apostrophe in front.
-    """
-    columns: dict[str, Iterable[Any]] = {"index": range(len(labels))}
-    if data.paths is not None:
-        columns["path"] = map(_no_formula, data.paths)
-    columns["label"] = labels.tolist()
-    if data.y is not None:
-        names, y = data.label_names, data.y.tolist()
-        columns["true_label"] = y if names is None else [_no_formula(names[k]) for k in y]
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _no_formula(text: str) -> str:
-    """The text, with an apostrophe where a spreadsheet would compute it; integers are harmless."""
-    text = text.replace("\r", "\\r")  # not in quotes, and yet the end of a row to readers
-    harmless = not text.startswith(FORMULA_STARTS) or re.fullmatch(r"-[0-9]+", text)
-    return text if harmless else f"'{text}"

@@ -60,6 +60,10 @@ class ClosedForm(Operator):
         """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient)."""
         return _ApplyConstant.apply(V, self)
 
+    def for_backward(self) -> ClosedForm:
+        """What :meth:`rmatmul` needs of the operator: back-propagation keeps that alone."""
+        return self
+
     def _check_operand(self, V: Tensor) -> None:
         if V.ndim != 2 or V.shape[0] != self.n:
             raise InputError(
@@ -79,7 +83,7 @@ class _ApplyConstant(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, V: Tensor, operator: ClosedForm) -> Tensor:
-        ctx.operator = operator
+        ctx.operator = operator.for_backward()
         # Back-propagation may run in a thread that does not know whether samples are divided.
         ctx.context = copy_context()
         return operator.matmul(V)

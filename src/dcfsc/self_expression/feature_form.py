@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 
 import torch
@@ -50,7 +51,7 @@ class RidgeFactor:
         """L^-1, (d, d) float64."""
         return triangular_inverse(self.L)
 
-    @cached_property
+    @property
     def whitened_gram(self) -> Tensor:
         """Y'Z = L^-1 G = L' - lam L^-1, (d, d) float64, without the samples."""
         return self.L.mT - self.lam * self.inverse
@@ -119,6 +120,11 @@ class FeatureForm(ClosedForm):
         h, c = self._columns(self.Y.dtype)
         u = V.to(self.Y.dtype) / c
         return torch.addcmul(self._scatter(self._gather(u)), h, u, value=-1).to(V.dtype)
+
+    def for_backward(self) -> FeatureForm:
+        kept = copy.copy(self)
+        del kept.factor, kept._Z  # three d x d matrices in float64, and the samples
+        return kept
 
     def rows(self, start: int, stop: int) -> Tensor:
         _, c = self._columns(self.Y.dtype)

@@ -1,20 +1,29 @@
 """Spectral clustering of a non-negative, symmetric affinity: embedding, then labels.
 
 `cluster` does both steps; `embed` and `assign` are the steps; `eigengap` ranks candidates for the
-number of clusters. Everything between an affinity and labels lives here.
+number of clusters; `memberships` says how sure the labels are. Everything between an affinity and
+labels lives here.
 """
 
 from dcfsc.spectral.assignment import assign
 from dcfsc.spectral.clustering import SpectralResult, cluster, place_for, place_for_rows
+from dcfsc.spectral.confidence import KEPT, Memberships, certain, memberships
+from dcfsc.spectral.coupling import coupling, halves
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
 
 __all__ = [
+    "KEPT",
     "Embedding",
+    "Memberships",
     "SpectralResult",
     "assign",
+    "certain",
     "cluster",
+    "coupling",
     "eigengap",
     "embed",
+    "halves",
+    "memberships",
     "place_for",
     "place_for_rows",
 ]

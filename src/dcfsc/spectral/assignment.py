@@ -175,13 +175,13 @@ def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
     if rows == "random_walk":
         V = embedding.random_walk_vectors()[:, : V.shape[1]]
     if rows == "unit" or (rows == "auto" and method == "kmeans"):
-        V = _unit(V)
+        V = unit_length(V)
     return V
 
 
 def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
     """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
-    return _unit(embedding.vectors * spectral_filter(embedding.values, n_clusters))
+    return unit_length(embedding.vectors * spectral_filter(embedding.values, n_clusters))
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -195,7 +195,8 @@ def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
     return half / (half + gaps)
 
 
-def _unit(V: np.ndarray) -> np.ndarray:
+def unit_length(V: np.ndarray) -> np.ndarray:
+    """V with every row at length 1; zero rows stay zero."""
     length = _lengths(V)
     return V / np.where(length > 0, length, 1.0)[:, None]
 

@@ -7,7 +7,6 @@ the components travel back.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +24,7 @@ from dcfsc.spectral.graph import (
     check_range,
     check_shape,
     check_symmetry,
+    csr_tensor,
     inverse_root,
     read_sparse,
 )
@@ -82,18 +82,7 @@ class CSR:
         return cls(pointers, rows, columns)
 
     def matrix(self, values: Tensor) -> Tensor:
-        # 32-bit indices halve what a product reads beside the values; the products take either.
-        kind = torch.int32 if max(self.n, len(self.rows)) < 2**31 - 1 else torch.int64
-        with warnings.catch_warnings():
-            # torch calls its CSR layout a beta and says so once per process.
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.sparse_csr_tensor(
-                self.pointers.to(kind),
-                self.columns.to(kind),
-                values,
-                size=(self.n, self.n),
-                check_invariants=False,
-            )
+        return csr_tensor(self.pointers, self.columns, values)
 
     def row_sums(self, values: Tensor) -> Tensor:
         """(n,), each row added by one thread: repeatable to the bit."""

@@ -32,7 +32,7 @@ STRAY, STRAY_CROWDED = 10, 5
 # Up to this size one dense factorisation is at once the fastest and the most accurate.
 SMALL, SMALL_ON_GPU = 500, 2000
 # From so many eigenvectors on, blocks of them are quicker than Lanczos vectors one by one.
-MANY = 50
+MANY = 30
 # The residual asked for by tol="auto". With a gap g to the next eigenvalue a residual r turns the
 # eigenvectors by r / g at most, which moves the rows of the embedding by that share of their length
 # (root mean square), so that only points so near to the border of two clusters can change sides: of

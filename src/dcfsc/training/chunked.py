@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.self_expression import ClosedForm, solve
+from dcfsc.self_expression import solve
 
-from .lam import LamRule
+from .lam import LamRule, ridge_of
 from .loss import LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import network_context, prepare
@@ -81,7 +81,7 @@ class ChunkedStep:
         self.chunks = chunk_slices(len(X), batch_size)
         self._encoder_norms = ExactNorms(network.encoder)
 
-    def __call__(self, lam: LamRule) -> tuple[dict[str, float], ClosedForm]:
+    def __call__(self, lam: LamRule) -> tuple[dict[str, float], dict[str, float]]:
         Z = self.encode()
         operator = solve(Z, lam(Z), form="features" if distributed.active() else "auto")
         E = operator.matmul(Z)
@@ -91,7 +91,7 @@ class ChunkedStep:
             A += direct
         self._encoder_gradient(A)
         sum_gradients(self.network)
-        return parts, operator
+        return parts, ridge_of(operator)
 
     def encode(self) -> Tensor:
         """Latents (N, d) of this process's samples, without gradients."""
@@ -145,7 +145,7 @@ class ChunkedStep:
     def _encode_chunk(self, rows: slice) -> Tensor:
         x = self.X[rows]
         with network_context(self.precision, self.X.device):
-            z = self.network.encoder(prepare(self.network, x, self.precision))
+            z = self.network.encoder(prepare(self.network, x))
         return z.to(x.dtype)
 
     def _decode_chunk(self, e: Tensor) -> Tensor:

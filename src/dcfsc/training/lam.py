@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.self_expression import choose_lam
+from dcfsc.self_expression import ClosedForm, choose_lam
 
 
 class LamRule(Protocol):
@@ -50,3 +50,8 @@ def energy(Z: Tensor) -> float:
     """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
     own = sum(float(part.double().square().sum()) for part in Z.detach().split(1 << 16))
     return max(distributed.total_number(own), 1e-300)
+
+
+def ridge_of(operator: ClosedForm) -> dict[str, float]:
+    """What the history says of a step's closed form."""
+    return {"lam": operator.lam, "effective_dof": operator.effective_dof}

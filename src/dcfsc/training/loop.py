@@ -17,7 +17,7 @@ from dcfsc.self_expression import ClosedForm, solve
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs
 from .history import History, Plateau
-from .lam import LamRule
+from .lam import LamRule, ridge_of
 from .loss import LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import Compiled, check_compilable, check_precision, network_context, prepare
@@ -166,7 +166,7 @@ def train(
         for step in range(done + 1, steps + 1):
             start = time.perf_counter()
             optimizer.zero_grad(set_to_none=True)
-            parts, operator = gradient(lam)
+            parts, ridge = gradient(lam)
             optimizer.step()
             loss = sum(parts.values())
             check_finite(loss, "training", step, learning_rate)
@@ -175,8 +175,7 @@ def train(
                 step=step,
                 loss=loss,
                 seconds=time.perf_counter() - start,
-                lam=operator.lam,
-                effective_dof=operator.effective_dof,
+                **ridge,
                 **(parts if terms else {}),
             )
             stop = stalled(loss)
@@ -198,17 +197,19 @@ class _WholeBatch:
         compiled: bool = False,
     ):
         self.network, self.terms, self.precision = network, terms, precision
-        self.X = prepare(network, X[:], precision)
+        self.X = prepare(network, X[:])
         if compiled:
             self.network = Compiled(network)
 
-    def __call__(self, lam: LamRule) -> tuple[dict[str, float], ClosedForm]:
+    def __call__(self, lam: LamRule) -> tuple[dict[str, float], dict[str, float]]:
         state, operator = forward(self.network, self.X, lam, self.precision)
         assert operator is not None
+        ridge = ridge_of(operator)
+        del operator  # back-propagation keeps what it needs
         parts = {"reconstruction": reconstruction_error(state)}
         parts |= {term.name: term(state) for term in self.terms}
         torch.stack(list(parts.values())).sum().backward()
-        return {name: float(part.detach()) for name, part in parts.items()}, operator
+        return {name: float(part.detach()) for name, part in parts.items()}, ridge
 
 
 @contextmanager

@@ -55,9 +55,9 @@ def repeatable_convolutions() -> AbstractContextManager[Any]:
     )
 
 
-def prepare(network: Any, X: Tensor, precision: str) -> Tensor:
+def prepare(network: Any, X: Tensor) -> Tensor:
     """Lay images and weights out with the channels last where that is the faster order."""
-    if precision == "bfloat16" and X.ndim == 4:
+    if X.is_cuda and X.ndim == 4:
         network.to(memory_format=torch.channels_last)
         return X.contiguous(memory_format=torch.channels_last)
     return X

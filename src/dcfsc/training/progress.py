@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dcfsc.stages import stage
-from dcfsc.training import Callback
+
+from .history import Callback
 
 
 def counting_bar(verbose: bool | str, total: int, what: str | None = None) -> Any:

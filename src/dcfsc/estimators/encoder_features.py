@@ -1,0 +1,250 @@
+"""A pretrained network's features of images: what photographs are clustered by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dcfsc.datasets import check_finite
+from dcfsc.datasets.feature_cache import FeatureCache, default_place
+from dcfsc.datasets.image_stream import StreamedImages
+from dcfsc.datasets.images import ImageSource, Reading, channels_first
+from dcfsc.errors import InputError
+from dcfsc.features.encoder_backends import open_encoder
+from dcfsc.features.encoders import Encoder
+from dcfsc.machine import resolve_device
+from dcfsc.stages import progress, stage
+from dcfsc.training.progress import counting_bar
+
+from .base import Estimator
+from .persistence import Persistent
+from .scattering_features import check_whole, images
+
+OPEN = "_opened"  # the network, with what it was opened as: a copy opens its own
+CHUNK = 256  # images whose features are kept together: what an interruption may cost
+
+
+@dataclass(eq=False, repr=False)
+class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
+    """Images -> a pretrained network -> one vector an image.
+
+    For photographs this is worth more than any setting of a clustering. Nothing is learned from
+    the samples. Features are kept on disk, so that no image is ever encoded twice by one network,
+    and a run that was interrupted goes on where it stopped.
+
+    Parameters
+    ----------
+    name : str or None
+        A name on the Hugging Face hub or the folder of a vision model of transformers
+        ("facebook/dinov2-small"), or the path of an .onnx file. None is EfficientNet-Lite0, whose
+        weights come with a package.
+    batch_size : int or None
+        Images that the network takes at a time; None is 4 on a CPU and 128 on a GPU.
+    cache : "auto", None, or path
+        The folder in which features are kept: "auto" is one in the user's cache, None is no cache.
+    device : "auto", "cpu", "cuda", ...
+        On a GPU the network computes in bfloat16.
+    verbose : bool or "auto"
+        Show a progress bar; "auto" is only on a terminal.
+
+    Attributes
+    ----------
+    encoder_ : str
+        What the network is called.
+    identity_ : str
+        A digest of its weights and of what is done to images first.
+    sample_shape_ : tuple
+
+    Examples
+    --------
+    ::
+
+        data = load("my_photos")
+        Z = EncoderFeatures().fit_transform(data.paths)
+        ClosedFormSubspaceClustering(n_clusters=12).fit_predict(Z)
+    """
+
+    name: str | None = None
+    _: KW_ONLY
+    batch_size: int | None = None
+    cache: Any = "auto"
+    device: Any = "auto"
+    verbose: bool | str = "auto"
+
+    def fit(self, X: Any, y: Any = None) -> EncoderFeatures:
+        """Open the network for images X: files by their paths, (n, h, w), or (n, c, h, w)."""
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size)
+        self.identity_ = self.open().identity
+        X = self._images(X)
+        self.sample_shape_ = tuple(int(s) for s in X.shape[1:])
+        self.n_features_in_ = self.sample_shape_[0]
+        self.input_scale_ = 1.0 if X.dtype == np.uint8 else _byte_scale(X)
+        encoder = self.open()
+        self.encoder_ = encoder.title
+        self._n_features_out = encoder.n_features
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features (n, k) of images X, float32."""
+        check_is_fitted(self)
+        encoder = self._checked()
+        X = self._images(X)
+        if tuple(X.shape[1:]) != self.sample_shape_:
+            raise InputError(
+                f"samples have shape {tuple(X.shape[1:])}, but the features were fitted on "
+                f"{self.sample_shape_}."
+            )
+        cache = self._cache(encoder)
+        out = np.empty((len(X), self._n_features_out), np.float32)
+        stage("computing features by %s", encoder.title)
+        with counting_bar(self.verbose, len(X), encoder.title) as bar:
+            for start in range(0, len(X), CHUNK):
+                stop = min(start + CHUNK, len(X))
+                progress(start, len(X))
+                digests = _digests(X, start, stop)
+                known = {} if cache is None else cache.get(digests)
+                for place, features in known.items():
+                    out[start + place] = features
+                bar.update(len(known))
+                missing = [i for i in range(stop - start) if i not in known]
+                if missing:
+                    rows = np.array(missing) + start
+                    self._encode(encoder, X, rows, out, bar)
+                    if cache is not None:
+                        cache.add([digests[i] for i in missing], out[rows])
+        return out
+
+    def _encode(
+        self, encoder: Encoder, X: Any, rows: np.ndarray, out: np.ndarray, bar: Any
+    ) -> None:
+        """Write the features of some samples into their rows of ``out``."""
+        size = int(self.batch_size or encoder.batch_size)
+        pixels = np.asarray(X[rows])
+        check_finite(pixels, first=int(rows[0]))
+        for start in range(0, len(rows), size):
+            batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + size]))
+            features = encoder(encoder.images.cut(self._colour(batch)))
+            if not torch.isfinite(features).all():
+                raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
+            out[rows[start : start + size]] = features.numpy()
+            bar.update(len(batch))
+
+    def _colour(self, batch: Tensor) -> Tensor:
+        """Images (n, 3, h, w) in 0..255."""
+        if batch.dtype != torch.uint8:
+            batch = (batch.to(torch.float64) * self.input_scale_).float()
+        batch = batch[:, None] if batch.ndim == 3 else batch[:, :3]
+        return batch.expand(-1, 3, -1, -1) if batch.shape[1] == 1 else batch
+
+    def _images(self, X: Any) -> Any:
+        """X as an array of images; files are read as the encoder wants them."""
+        if isinstance(X, StreamedImages):
+            return X.read_as(reading(self._checked()))
+        if _are_paths(X):
+            how = reading(self._checked())
+            assert how.size is not None
+            return StreamedImages("X", [ImageSource.file(Path(p)) for p in X], how, how.size)
+        X = channels_first(images(X, "encoder features"), "X")
+        if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
+            raise InputError(
+                f"an encoder takes images in grey or in colour; X has {X.shape[1]} channels."
+            )
+        return X
+
+    def open(self) -> Encoder:
+        """The network of the present parameters, or one line saying why there is none."""
+        wanted = self.name, str(resolve_device(self.device))
+        opened_as, encoder = vars(self).get(OPEN, (None, None))
+        if encoder is None or opened_as != wanted:
+            encoder = open_encoder(self.name, resolve_device(self.device))
+            setattr(self, OPEN, [wanted, encoder])
+        return encoder
+
+    def _checked(self) -> Encoder:
+        """The network, which is opened again after a copy or a restart."""
+        encoder = self.open()
+        if encoder.identity != self.identity_:
+            raise InputError(
+                f"the encoder {encoder.title} is not the one that these features were made with: "
+                "its weights, or how it prepares images, differ; fit again."
+            )
+        return encoder
+
+    def _cache(self, encoder: Encoder) -> FeatureCache | None:
+        if self.cache is None:
+            return None
+        place = default_place() if self.cache == "auto" else Path(self.cache)
+        return FeatureCache(place, f"{encoder.identity[:32]}-{encoder.precision}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != OPEN}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {
+            "encoder": self.encoder_,
+            "identity": self.identity_,
+            "input_scale": self.input_scale_,
+            "sample_shape": list(self.sample_shape_),
+            "n_features_out": self._n_features_out,
+        }
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
+        self.input_scale_ = float(values["input_scale"])
+        self.sample_shape_ = tuple(values["sample_shape"])
+        self.n_features_in_ = self.sample_shape_[0]
+        self._n_features_out = int(values["n_features_out"])
+
+
+def reading(encoder: Encoder) -> Reading:
+    """How files are to be read for an encoder."""
+    wanted = encoder.images
+    return Reading(wanted.size, False, wanted.crop, wanted.keep_aspect)
+
+
+def _are_paths(X: Any) -> bool:
+    return (
+        isinstance(X, Sequence)
+        and not isinstance(X, str | bytes)
+        and len(X) > 0
+        and all(isinstance(x, str | os.PathLike) for x in X)
+    )
+
+
+def _digests(X: Any, start: int, stop: int) -> list[bytes]:
+    """What the samples start .. stop - 1 are known by: files by their bytes, arrays by theirs."""
+    if isinstance(X, StreamedImages):
+        return X.digests(start, stop)
+    kind = f"{X.shape[1:]} {X.dtype}".encode()
+    rows = np.asarray(X[start:stop])
+    return [hashlib.sha256(kind + np.ascontiguousarray(row).tobytes()).digest() for row in rows]
+
+
+def _byte_scale(X: Any) -> float:
+    """What real numbers are multiplied by to lie in 0..255: they come from 0..1, or from 0..255."""
+    largest = 0.0
+    for start in range(0, len(X), CHUNK):
+        chunk = np.asarray(X[start : start + CHUNK])
+        check_finite(chunk, first=start)
+        largest = max(largest, float(np.abs(chunk).max()))
+    if largest <= 1.0:
+        return 255.0
+    return 1.0 if largest <= 255.0 else 255.0 / largest

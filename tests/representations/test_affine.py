@@ -1,0 +1,104 @@
+"""Flats off the origin: their code, their coordinates, and when "auto" takes them."""
+
+import numpy as np
+import pytest
+import torch
+
+from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.datasets import synthetic
+from dcfsc.metrics import clustering_error
+from dcfsc.representations.affine import AffineSubspaces, coding_length
+from dcfsc.representations.base import Setting
+
+
+def flats(noise=1e-3, seed=0, sizes=(40, 60), d=30, origin=3.0):
+    """Points of affine subspaces of dimension three, and which one each is on."""
+    random = np.random.default_rng(seed)
+    parts = [
+        origin * random.normal(size=d) + random.normal(size=(n, 3)) @ random.normal(size=(3, d))
+        for n in sizes
+    ]
+    X = np.concatenate(parts)
+    return X + noise * random.normal(size=X.shape), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def test_the_coding_length_is_that_of_the_paper():
+    X, labels = flats(noise=0.1)
+    eps2, (n, d) = 0.3, X.shape
+    expected = 0.0
+    for k in (0, 1):
+        group = X[labels == k]
+        mean, size = group.mean(axis=0), len(group)
+        centred = group - mean
+        determinant = np.linalg.slogdet(np.eye(d) + d / (eps2 * size) * centred.T @ centred)[1]
+        expected += (size + d) / 2 * determinant + d / 2 * np.log(1 + mean @ mean / eps2)
+        expected -= size * np.log(size / n)
+    found = coding_length(torch.from_numpy(X), labels, eps2)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_code_of_the_true_partition_is_the_shortest():
+    X, y = flats(noise=0.01)
+    Z = torch.from_numpy(X - X.mean(axis=0))
+    true = coding_length(Z, y, 1e-3 * float(Z.square().sum()) / len(Z))
+    for seed in range(5):
+        other = y.copy()
+        other[np.random.default_rng(seed).permutation(len(y))[:10]] ^= 1
+        assert coding_length(Z, other, 1e-3 * float(Z.square().sum()) / len(Z)) > true
+
+
+def test_rows_are_those_of_the_shape_interaction_matrix():
+    X, y = flats(noise=0.0)
+    model = AffineSubspaces(Setting((30,), 2))
+    model.fit(torch.from_numpy(X))
+    R = model.transform(torch.from_numpy(X)).numpy()
+    assert R.shape[1] == 8  # two flats of dimension three off the origin
+    centred = X - X.mean(axis=0)
+    size = np.full((len(X), 1), np.sqrt(np.square(centred).mean()))
+    U = np.linalg.svd(np.concatenate([centred, size], axis=1), full_matrices=False)[0]
+    Q = U[:, :8] @ U[:, :8].T
+    length = np.sqrt(np.diag(Q))
+    np.testing.assert_allclose(R @ R.T, Q / np.outer(length, length), atol=1e-8)
+    np.testing.assert_allclose((R @ R.T)[y[:, None] != y[None, :]], 0.0, atol=1e-8)
+
+
+def test_auto_takes_it_for_flats_and_finds_them():
+    X, y = flats()
+    model = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
+    assert model.representation_ == "affine"
+    assert model.stability_ == {}
+    assert clustering_error(y, model.labels_) == 0.0
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    scaled = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(1e20 * X)
+    assert scaled.representation_ == "affine"
+    assert clustering_error(y, scaled.labels_) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("what", "X"),
+    [
+        ("through the origin", flats(origin=0.0)[0]),
+        ("noise", flats(noise=0.2)[0]),
+        ("few samples", flats(sizes=(10, 12))[0]),
+        ("few features", flats(d=14)[0]),
+        ("unequal features", flats(noise=0.2)[0] * np.r_[1e4, 1e4, 1e4, np.ones(27)]),
+    ],
+)
+def test_auto_leaves_other_samples_alone(what, X):
+    model = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
+    assert model.representation_ != "affine", what
+
+
+def test_subspaces_through_the_origin_are_as_before():
+    data = synthetic(n_samples=120, n_clusters=3, subspace_dim=3, ambient_dim=40, random_state=0)
+    setting = Setting((40,), 3)
+    assert not AffineSubspaces(setting).suits(torch.from_numpy(np.asarray(data.X)))
+
+
+def test_a_saved_model_predicts_the_same(tmp_path):
+    X, _ = flats()
+    model = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
+    model.save(tmp_path / "model.safetensors")
+    again = ClosedFormSubspaceClustering.load(tmp_path / "model.safetensors")
+    assert again.representation_ == "affine"
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

@@ -1,0 +1,335 @@
+"""Exports of a run, and edits of its clusters, from a folder of images to each kind of output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from running import fit_run
+
+from dcfsc.datasets import Dataset, load
+from dcfsc.errors import InputError
+from dcfsc.files import atomic_folder
+from dcfsc.report import read_details
+from dcfsc.runs.edits import Edits, edit_run, edited_details, edited_labels, read_edits
+from dcfsc.runs.export import export_run, folder_names, read_samples
+from dcfsc.runs.folder import Run, read_run
+from dcfsc.runs.life import EDITS
+from dcfsc.runs.prediction import predict_run
+
+OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}
+
+
+def write_images(folder: Path) -> None:
+    """Twelve coloured pictures of each of three kinds; some share their names."""
+    rng = np.random.default_rng(0)
+    for kind, shape in {"across": (16, 1), "down": (1, 16), "both": (16, 16)}.items():
+        (folder / kind).mkdir(parents=True)
+        basis = rng.integers(0, 200, (2, *shape, 1))
+        for i in range(12):
+            pixels = np.tensordot(rng.dirichlet([1, 1]), basis, 1) * [1.0, 0.5, 0.2]
+            noisy = np.broadcast_to(pixels, (16, 16, 3)) + rng.integers(0, 12, (16, 16, 3))
+            Image.fromarray(noisy.astype(np.uint8)).save(folder / kind / f"{i}.png")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    write_images(folder / "=pictures")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on relative paths, from another working directory than that of the tests."""
+    folder = tmp_path_factory.mktemp("fitted") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(photos)
+        fit_run(load("=pictures"), "closed-form", OPTIONS, folder, report=True)
+    return folder
+
+
+@pytest.fixture
+def run(fitted: Path, tmp_path: Path) -> Run:
+    return read_run(shutil.copytree(fitted, tmp_path / "run"))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# Folders ------------------------------------------------------------------------------------
+
+
+def listed(folder: Path) -> dict[str, int]:
+    return {p.name: len(os.listdir(p)) for p in sorted(folder.iterdir())}
+
+
+def test_folders_link_to_every_file_once(run: Run, photos: Path, tmp_path: Path) -> None:
+    target = export_run(run.folder, "folders")
+    assert target == tmp_path / "run-clusters"
+    sizes = np.bincount(run.labels).tolist()
+    assert listed(target) == {f"cluster-{k}": n for k, n in enumerate(sizes)}
+    links = [p for p in target.rglob("*") if p.is_symlink()]
+    linked = sorted(os.readlink(p) for p in links)
+    assert linked == sorted(str(p) for p in (photos / "=pictures").rglob("*.png"))
+    data = [row["path"] for row in rows(run.folder / "labels.csv")]
+    assert data[0].startswith("'=pictures")  # as a spreadsheet takes it
+    for link in links:
+        sample = next(i for i, path in enumerate(linked_paths(run)) if path == os.readlink(link))
+        assert link.parent.name == f"cluster-{run.labels[sample]}"
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+def linked_paths(run: Run) -> list[str]:
+    paths = read_samples(run).paths
+    assert paths is not None
+    return paths
+
+
+def test_folders_of_copies_have_the_names_that_were_given(run: Run, tmp_path: Path) -> None:
+    edit_run(run.folder, {"0": "a/b: c", "1": "two"})
+    target = export_run(run.folder, "folders", tmp_path / "out", copy=True)
+    assert set(listed(target)) == {"a_b_ c", "two", "cluster-2"}
+    files = [p for p in target.rglob("*") if p.is_file()]
+    assert len(files) == 36
+    assert not any(p.is_symlink() for p in files)
+    Image.open(files[0]).verify()
+
+
+def test_names_that_are_one_on_disk_are_told_apart() -> None:
+    edits = Edits(4).extended({"0": "Cat", "1": "cat", "2": "..."}, [], [])
+    assert folder_names(edits) == {0: "Cat-0", 1: "cat-1", 2: "cluster-2", 3: "cluster-3"}
+
+
+def test_a_folder_that_is_there_is_replaced_only_when_asked(run: Run, tmp_path: Path) -> None:
+    target = export_run(run.folder, "folders", tmp_path / "out")
+    (target / "mine.txt").write_text("kept")
+    with pytest.raises(InputError, match="is there already; add --overwrite"):
+        export_run(run.folder, "folders", target)
+    assert (target / "mine.txt").exists()
+    export_run(run.folder, "folders", target, overwrite=True)
+    assert not (target / "mine.txt").exists()
+    assert len(listed(target)) == 3
+
+
+def test_files_that_have_gone_are_named(photos: Path, tmp_path: Path) -> None:
+    write_images(tmp_path / "pictures")
+    data = load(tmp_path / "pictures")
+    run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
+    (tmp_path / "pictures" / "down" / "3.png").unlink()
+    with pytest.raises(InputError, match=r"1 of 36 files are not where they were.*3\.png"):
+        export_run(run.folder, "folders")
+    assert not (tmp_path / "run-clusters").exists()
+
+
+def test_samples_without_files_are_refused_as_folders(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 5))
+    run = fit_run(Dataset("table", X), "closed-form", OPTIONS, tmp_path / "run")
+    with pytest.raises(InputError, match="export to csv or parquet"):
+        export_run(run.folder, "folders")
+    with pytest.raises(InputError, match="kind of export 'excel'"):
+        export_run(run.folder, "excel")
+
+
+def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    with atomic_folder(target) as part:
+        (part / "one").write_text("1")
+
+    def fails() -> None:
+        with atomic_folder(target, replace=True) as part:
+            (part / "two").write_text("2")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert os.listdir(target) == ["one"]
+    target.rename(tmp_path / ".made.old.part")  # as after a kill between two renames
+    (tmp_path / ".made.part").mkdir()
+    with atomic_folder(target, replace=True) as part:
+        assert os.listdir(target) == ["one"]
+        with pytest.raises(BlockingIOError), atomic_folder(target):
+            pass
+    assert os.listdir(tmp_path) == ["made"]
+    assert os.listdir(target) == []
+
+
+# Tables -------------------------------------------------------------------------------------
+
+
+def test_csv_has_the_names_and_the_confidence(run: Run) -> None:
+    edit_run(run.folder, {"1": "=two"})
+    table = rows(export_run(run.folder, "csv"))
+    assert list(table[0]) == [
+        *("index", "path", "cluster", "name", "confidence", "next_best", "true_label")
+    ]
+    fitted = rows(run.folder / "labels.csv")
+    for row, before in zip(table, fitted, strict=True):
+        assert row["cluster"] == before["label"]
+        assert row["name"] == {"1": "'=two"}.get(row["cluster"], row["cluster"])
+        assert row["confidence"] == before["confidence"]
+        assert row["next_best"] == before["next_best"]
+        assert os.path.isabs(row["path"])
+
+
+def test_parquet_has_what_viewers_need(run: Run) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    edit_run(run.folder, {"0": "zebras"})
+    table = pq.read_table(export_run(run.folder, "parquet"))
+    assert table.column_names == [
+        *("index", "path", "thumbnail", "x", "y", "cluster", "name", "confidence", "next_best"),
+        *("true_label", "neighbors"),
+    ]
+    content = table.to_pydict()
+    details = read_details(run.folder / "details.npz")
+    assert content["index"] == list(range(36))
+    assert content["cluster"] == run.labels.tolist()
+    assert content["name"] == ["zebras" if k == 0 else str(k) for k in run.labels]
+    np.testing.assert_allclose(np.column_stack([content["x"], content["y"]]), details.view)
+    np.testing.assert_allclose(content["confidence"], details.confidence)
+    for i, near in enumerate(content["neighbors"]):
+        assert near["ids"] == [j for j in details.neighbours[i].tolist() if j >= 0]
+        assert near["distances"] == sorted(near["distances"])
+        assert len(near["ids"]) == len(near["distances"]) > 0
+        assert 0 <= near["distances"][0] <= near["distances"][-1] <= 1
+    for path, thumbnail in zip(content["path"], content["thumbnail"], strict=True):
+        image = np.asarray(Image.open(io.BytesIO(thumbnail)))
+        np.testing.assert_array_equal(image, np.asarray(Image.open(path)))
+
+
+def test_parquet_of_arrays_has_the_pictures_that_are_stored(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    X = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)
+    run = fit_run(Dataset("noise", X), "closed-form", OPTIONS, tmp_path / "run", report=True)
+    content = pq.read_table(export_run(run.folder, "parquet")).to_pydict()
+    assert "path" not in content
+    images = [np.asarray(Image.open(io.BytesIO(t))) for t in content["thumbnail"]]
+    np.testing.assert_array_equal(images, X)
+
+
+def test_parquet_needs_the_details(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 5))
+    run = fit_run(Dataset("table", X), "closed-form", OPTIONS, tmp_path / "run")
+    with pytest.raises(InputError, match=r"no details\.npz"):
+        export_run(run.folder, "parquet")
+    assert not (run.folder / "export.parquet").exists()
+
+
+# Edits --------------------------------------------------------------------------------------
+
+
+def test_clusters_are_named_merged_split_and_restored(run: Run) -> None:
+    edits = edit_run(run.folder, {"2": "rest"}, splits=["1"])
+    assert edits.clusters == [0, 1, 2, 3]
+    details = read_details(run.folder / "details.npz")
+    second = (details.parts == 3).nonzero()[0]  # the second half of cluster 1
+    assert 0 < len(second) < (run.labels == 1).sum()
+    labels = edited_labels(run, edits)
+    assert np.array_equal(labels, np.where(np.isin(np.arange(36), second), 3, run.labels))
+    edits = edit_run(run.folder, {"rest": "the rest"}, merges=[["rest", "0"]])
+    assert edits.clusters == [1, 2, 3]
+    assert edits.names == {2: "the rest"}
+    labels = edited_labels(run, edits)
+    assert np.array_equal(labels == 2, np.isin(run.labels, [0, 2]))
+    assert np.array_equal(read_run(run.folder).labels, run.labels)  # the fit's stay
+    assert edit_run(run.folder, {}, undo=True).clusters == [0, 1, 2, 3]
+    assert edit_run(run.folder, {}, undo=True) == Edits(3)
+    with pytest.raises(InputError, match="no edit to undo"):
+        edit_run(run.folder, {}, undo=True)
+
+
+def test_what_is_so_already_is_no_edit(run: Run) -> None:
+    first = edit_run(run.folder, {"0": "a"}, [["1", "2"]], ["0"])
+    written = (run.folder / EDITS).stat().st_mtime_ns
+    assert edit_run(run.folder, {"0": "a"}, [["1", "2"]], ["0"]) == first
+    assert (run.folder / EDITS).stat().st_mtime_ns == written
+    assert len(first.commands) == 1
+
+
+def test_merging_adds_the_probabilities(run: Run) -> None:
+    before = read_details(run.folder / "details.npz")
+    after = edited_details(before, edit_run(run.folder, {}, [["0", "1"]]))
+    p = np.zeros((36, 3))
+    np.put_along_axis(p, before.clusters, before.probabilities, axis=1)
+    joined = np.column_stack([p[:, 0] + p[:, 1], np.zeros(36), p[:, 2]])
+    np.testing.assert_allclose(after.confidence, joined[np.arange(36), after.labels], rtol=1e-5)
+    assert np.array_equal(after.next_best, np.where(after.labels == 2, 0, 2))
+    assert after.confusion[:, 1].sum() == 0
+    assert after.confusion.sum() == 36
+
+
+@pytest.mark.parametrize(
+    ("names", "merges", "splits", "message"),
+    [
+        ({"7": "x"}, [], [], "no cluster '7'; there are 0, 1, 2"),
+        ({"0": "x", "1": "x"}, [], [], "'x' cannot be given: cluster 0 has it"),
+        ({"0": "12"}, [], [], "'12' cannot be given: it is a number"),
+        ({"0": " "}, [], [], "'' is no name"),
+        ({"0": "a\nb"}, [], [], "is no name"),
+        ({}, [["0", "x"]], [], "no cluster 'x'"),
+        ({}, [], ["1", "3"], "half of a cluster of the fit already"),
+    ],
+)
+def test_edits_that_cannot_be(run: Run, names, merges, splits, message) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
+        edit_run(run.folder, names, merges, splits)
+    assert "\n" not in str(refusal.value)
+    assert not (run.folder / EDITS).exists()
+
+
+def test_a_merged_cluster_is_not_split(run: Run) -> None:
+    edit_run(run.folder, {}, [["0", "1"]])
+    with pytest.raises(InputError, match="cluster 0 was merged of several; undo that"):
+        edit_run(run.folder, {}, splits=["0"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"dcfsc_edits": 1}',
+        '{"dcfsc_edits": 1, "commands": [[{"eat": [1]}]]}',
+        '{"dcfsc_edits": 1, "commands": [[{"name": ["a", "b"]}]]}',
+        '{"dcfsc_edits": 1, "commands": [[{"merge": []}]]}',
+        '{"dcfsc_edits": 1, "commands": [[{"name": [5, "b"]}]]}',
+    ],
+)
+def test_damaged_edits_are_refused_in_one_line(run: Run, content: str) -> None:
+    (run.folder / EDITS).write_text(content)
+    with pytest.raises(InputError, match=r"edits\.json is damaged; delete it"):
+        read_edits(run)
+
+
+def test_edits_of_a_later_version_ask_for_an_upgrade(run: Run) -> None:
+    (run.folder / EDITS).write_text(json.dumps({"dcfsc_edits": 9, "commands": []}))
+    with pytest.raises(InputError, match="upgrade"):
+        read_edits(run)
+
+
+def test_a_fit_that_replaces_the_run_takes_its_edits_away(run: Run, photos: Path) -> None:
+    edit_run(run.folder, {"0": "zebras"})
+    export_run(run.folder, "csv")
+    fit_run(load(photos / "=pictures"), "closed-form", OPTIONS, run.folder, overwrite=True)
+    assert sorted(os.listdir(run.folder)) == ["labels.csv", "model.safetensors", "run.json"]
+
+
+def test_predictions_have_the_clusters_as_edited(run: Run, photos: Path) -> None:
+    edits = edit_run(run.folder, {"0": "zebras"}, [["0", "2"]], ["1"])
+    data = load(photos / "=pictures")
+    labels = predict_run(run.folder, data, device="cpu")
+    assert np.array_equal(labels, edited_labels(run, edits))
+    table = rows(run.folder / "predictions.csv")
+    assert [row["label"] for row in table] == [str(k) for k in labels]
+    assert [row["name"] for row in table] == [edits.title(k) for k in labels]
+    assert all(row["next_best"] in {"0", "1", "3"} - {row["label"]} for row in table)
+    assert all(0.3 < float(row["confidence"]) <= 1 for row in table)

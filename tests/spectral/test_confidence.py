@@ -1,0 +1,108 @@
+"""Memberships of the points of an embedding, against sums that are written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dcfsc import spectral
+from dcfsc.spectral.assignment import filtered_rows
+from dcfsc.spectral.confidence import KEPT, certain, memberships
+
+
+def blocks(n: int, n_clusters: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A symmetric affinity with blocks, and noise between them; the blocks."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_clusters
+    A = rng.random((n, n)) * np.where(y[:, None] == y, 1.0, noise)
+    return A + A.T, y
+
+
+def shares(A: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    B = A - np.diag(np.diag(A))
+    return np.array([B[i, labels == c].sum() / B[i].sum() for i, c in enumerate(labels)])
+
+
+@pytest.mark.parametrize("assign", ["filtered", "kmeans", "cluster_qr"])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_probabilities_are_those_of_the_formula(assign, kind):
+    A, _ = blocks(60, 3, 0.3)
+    result = spectral.cluster(A, 3, assign=assign, random_state=0)
+    E, labels = result.embedding, result.labels
+    rows = filtered_rows(E, 3) if assign == "filtered" else E.vectors
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    means = np.stack([rows[labels == c].mean(axis=0) for c in range(3)])
+    distances = ((rows[:, None] - means) ** 2).sum(axis=-1)
+    found = memberships(E, labels, 3, kind(A), assign)
+    # two probabilities tell the sharpness, and it is the same for all points
+    first, second = found.clusters[:, 0], found.clusters[:, 1]
+    points = np.arange(60)
+    logs = np.log(found.probabilities[:, 0].astype(float) / found.probabilities[:, 1])
+    b = logs / (distances[points, second] - distances[points, first])
+    np.testing.assert_allclose(b, np.median(b), rtol=1e-3)
+    p = np.exp(-np.median(b) * distances)
+    p /= p.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.confidence, p[points, labels], atol=1e-4)
+    np.testing.assert_array_equal(first, labels)
+    others = np.where(np.arange(3) == labels[:, None], -1.0, p)
+    np.testing.assert_array_equal(found.next_best, others.argmax(axis=1))
+    # and it makes the mean confidence the mean share of the affinity
+    assert found.confidence.mean() == pytest.approx(shares(A, labels).mean(), abs=1e-4)
+
+
+def test_noise_between_the_blocks_costs_confidence():
+    found = []
+    for noise in (0.0, 0.1, 0.3, 0.6):
+        A, y = blocks(80, 4, noise)
+        E = spectral.embed(A, 4, random_state=0)
+        found.append(memberships(E, y, 4, A).confidence.mean())
+    assert found == sorted(found, reverse=True)
+    assert found[0] == pytest.approx(1.0)
+    assert found[-1] < 0.6
+
+
+def test_a_point_between_two_blocks_is_in_doubt_and_names_the_other():
+    A, y = blocks(61, 3, 0.01)
+    A[60] = A[:, 60] = np.where(y == 1, 0.55, np.where(y == 2, 0.45, 0.0))
+    labels = y.copy()
+    labels[60] = 1
+    found = memberships(spectral.embed(A, 3, random_state=0), labels, 3, A)
+    assert found.confidence.argmin() == 60
+    assert found.next_best[60] == 2
+    assert found.confidence[60] < 0.9 < found.confidence[:60].min()
+
+
+def test_few_clusters_are_kept_of_many_and_own_comes_first():
+    A, y = blocks(120, 12, 0.5)
+    found = memberships(spectral.embed(A, 12, random_state=0), y, 12, A)
+    assert found.clusters.shape == found.probabilities.shape == (120, KEPT)
+    np.testing.assert_array_equal(found.clusters[:, 0], y)
+    assert (np.diff(found.probabilities[:, 1:], axis=1) <= 0).all()
+    assert (found.probabilities.sum(axis=1) <= 1 + 1e-6).all()
+    assert all(len(set(row)) == KEPT for row in found.clusters.tolist())
+
+
+def test_points_set_aside_have_all_clusters_alike_and_empty_clusters_none():
+    A, _ = blocks(40, 2, 0.0)
+    A[:3], A[:, :3] = 0.0, 0.0  # three isolated points
+    result = spectral.cluster(A, 2, random_state=0)
+    found = memberships(result.embedding, result.labels, 2, A)
+    np.testing.assert_allclose(found.confidence[:3], 0.5)
+    np.testing.assert_allclose(found.confidence[3:], 1.0)
+    wider = memberships(result.embedding, result.labels, 3, A)
+    assert (wider.probabilities[3:][wider.clusters[3:] == 2] == 0).all()
+
+
+def test_one_cluster_has_no_next_best():
+    A, _ = blocks(10, 1, 0.0)
+    found = memberships(spectral.embed(A, 1), np.zeros(10, np.int64), 1, A)
+    assert found.confidence.tolist() == [1.0] * 10
+    assert found.next_best.tolist() == [-1] * 10
+
+
+def test_what_is_certain_is():
+    found = certain(np.array([0, 2, 1]), 3)
+    assert found.confidence.tolist() == [1.0, 1.0, 1.0]
+    assert found.clusters[:, 0].tolist() == [0, 2, 1]
+    assert found.next_best.tolist() == [1, 0, 2]

@@ -1,0 +1,57 @@
+"""What is asked of the machine: work that is shared out over its cores."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+import pytest
+import torch
+
+from dcfsc.machine import one_a_core
+
+CPU = torch.device("cpu")
+_setting: ContextVar[int] = ContextVar("setting", default=0)
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items_and_each_has_one_thread(threads):
+    def work(item):
+        return item * item, torch.get_num_threads()
+
+    assert one_a_core(work, range(20), CPU) == [(i * i, 1) for i in range(20)]
+    assert torch.get_num_threads() == threads
+
+
+def test_work_sees_the_context_of_its_caller(threads):
+    token = _setting.set(7)
+    try:
+        assert one_a_core(lambda _: _setting.get(), range(4), CPU) == [7] * 4
+    finally:
+        _setting.reset(token)
+
+
+def test_an_error_ends_the_work_and_gives_the_threads_back(threads):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        if item == 0:
+            raise KeyError("broken")
+
+    with pytest.raises(KeyError, match="broken"):
+        one_a_core(work, range(1000), CPU)
+    assert torch.get_num_threads() == threads
+    assert len(begun) < 1000
+
+
+def test_another_device_takes_one_item_after_the_other():
+    seen = one_a_core(lambda _: threading.get_ident(), range(3), torch.device("meta"))
+    assert set(seen) == {threading.get_ident()}
