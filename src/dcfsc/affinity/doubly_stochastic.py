@@ -115,8 +115,8 @@ class _Entries:
 
     def with_(self, i: np.ndarray, j: np.ndarray, k: np.ndarray) -> _Entries:
         """These and others besides."""
-        parts = zip((self.i, self.j, self.k), (i, j, k), strict=True)
-        return _Entries(*(np.concatenate(part) for part in parts), self.n)
+        join = np.concatenate
+        return _Entries(join((self.i, i)), join((self.j, j)), join((self.k, k)), self.n)
 
 
 def _first_entries(operator: Operator) -> _Entries:
@@ -259,5 +259,5 @@ def _missing(
         i, place = (values > above).nonzero(as_tuple=True)
         j = columns[i, place]
         found.append((i.cpu().numpy() + start, j.cpu().numpy(), K[i, j].cpu().numpy()))
-    i, j, k = (np.concatenate(part) for part in zip(*found, strict=True))
-    return (i, j, k) if len(i) else None
+    rows, others, magnitudes = (np.concatenate(part) for part in zip(*found, strict=True))
+    return (rows, others, magnitudes) if len(rows) else None
