@@ -220,3 +220,35 @@ def test_comparison_shows_who_moved_where(
     assert link.startswith("file:")
     stability = browser.run("document.getElementById('stability').textContent")
     assert "more stable" in stability
+
+
+def test_a_run_is_named_exported_and_compared(
+    browser: Browser, colour_run: Run, tmp_path: Path
+) -> None:
+    """The commands one after the other; pages and tables tell the same."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    named = shutil.copytree(colour_run.folder, tmp_path / "named")
+    done("name", named, "0=first", "1=second", "--split", "2")
+    done("export", named, "--to", "parquet")
+    done("export", named, "--to", "folders", "--out", tmp_path / "folders")
+    table = pq.read_table(named / "export.parquet").to_pydict()
+    sizes = {name: table["name"].count(name) for name in ("first", "second", "2", "3")}
+    assert sum(sizes.values()) == 36
+    assert min(sizes.values()) > 0
+    opened(browser, named / "report.html", 1280)
+    cards = browser.run("""[...document.querySelectorAll('#clusters .card')].map(card => [
+        card.querySelector('h3').textContent.replace('Cluster ', ''),
+        parseInt(card.querySelector('.meta').textContent.replace(/.*· (?=\\d+ samples)/, ''))])""")
+    assert dict(cards) == sizes
+    folders = {p.name: len(os.listdir(p)) for p in (tmp_path / "folders").iterdir()}
+    assert folders == {
+        **{name: sizes[name] for name in ("first", "second")},
+        **{f"cluster-{k}": sizes[k] for k in ("2", "3")},
+    }
+    done("compare", colour_run.folder, named, "--out", tmp_path / "compare.html")
+    opened(browser, tmp_path / "compare.html", 390)
+    row = "document.querySelector('#moved tbody tr')"
+    cells = browser.run(f"[...{row}.cells].slice(0, 3).map(c => c.textContent)")
+    assert cells == ["2", "3", str(sizes["3"])]
+    for thumbnail in table["thumbnail"]:
+        assert Image.open(io.BytesIO(thumbnail)).size == (24, 24)

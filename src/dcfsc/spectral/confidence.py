@@ -125,12 +125,13 @@ def _sharpness(nearness: np.ndarray, labels: np.ndarray, share: float) -> float:
 
 def _share_in_own(A: Any, labels: np.ndarray, one_hot: sp.csr_array, points: np.ndarray) -> float:
     """The mean share of the affinity of ``points`` that lies in their own clusters."""
-    shares, step = [], max(1, CHUNK // len(labels))
+    shares, diagonal = [], A.diagonal()
+    step = max(1, CHUNK // (one_hot.shape[1] if sp.issparse(A) else len(labels)))
     for start in range(0, len(points), step):
         part = points[start : start + step]
         mass = A[part] @ one_hot
         mass = mass.toarray() if sp.issparse(mass) else np.asarray(mass)
-        mass[np.arange(len(part)), labels[part]] -= A.diagonal()[part]
+        mass[np.arange(len(part)), labels[part]] -= diagonal[part]
         total = mass.sum(axis=1)
         linked = total > 0
         shares.append(mass[np.arange(len(part)), labels[part]] / np.where(linked, total, 1.0))
