@@ -11,11 +11,13 @@ from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed
 from dcfsc.cli import export, predict, report, reproduce, suggest
 from dcfsc.cli import fit as fit_module
 from dcfsc.cli.app import app
-from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM
-from dcfsc.estimators.deep import PRETRAIN_EPOCHS
+from dcfsc.estimators import views
+from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM, STEPS
+from dcfsc.estimators.deep import LEARNING_RATE, PRETRAIN_EPOCHS
 from dcfsc.estimators.dsc import DSC
 from dcfsc.estimators.registry import METHODS
 from dcfsc.representations.base import SUBSPACE_DIM
+from dcfsc.training.view_model import LOSSES
 
 IMAGES = {
     "size": "their own, or a working size where it is large or differs",
@@ -44,7 +46,13 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     assert shown.pop("lam") == default(closed, "lam") == default(deep, "lam")
     assert shown.pop("representation") == default(closed, "representation")
     assert shown.pop("subspace_dim") == f"{SUBSPACE_DIM:g}; dcfsc: {LATENT_SUBSPACE_DIM:g}"
-    assert shown.pop("steps") == f"{default(deep, 'steps')}; dsc: {default(DSC, 'steps')}"
+    on_views = f"views: {views.STEPS}, without a GPU {views.STEPS_CPU}"
+    assert shown.pop("steps") == f"{STEPS}; {on_views}; dsc: {default(DSC, 'steps')}"
+    assert default(deep, "steps") is None
+    assert shown.pop("training") == "reconstruction; views for --network head"
+    assert shown.pop("views") == f"{default(deep, 'views')}, as the data say"
+    assert shown.pop("losses") == ",".join(LOSSES)
+    assert set(LOSSES.values()) == {1.0}
     affinity, _, rest = shown.pop("affinity").partition("; ")
     assert affinity == default(closed, "affinity") == default(deep, "affinity")
     assert rest == "baselines: their own"
@@ -54,8 +62,10 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     assert rest_of_methods == {others}
     assert shown.pop("network") == default(deep, "network")
     assert shown.pop("pretrain_epochs") == f"{PRETRAIN_EPOCHS}; with --weights: 0"
-    assert float(shown.pop("learning_rate")) == default(deep, "learning_rate")
-    assert shown.pop("batch_size") == "all"
+    assert shown.pop("learning_rate") == f"{LEARNING_RATE:g}; views: {views.LEARNING_RATE:g}"
+    assert default(deep, "learning_rate") is None
+    on_views = f"views: {views.BATCH}, without a GPU {views.BATCH_CPU}"
+    assert shown.pop("batch_size") == f"all; {on_views}"
     assert default(deep, "batch_size") is None
     assert float(shown.pop("checkpoint_every")) == default(deep, "checkpoint_every")
     assert float(shown.pop("dist_timeout")) == distributed.TIMEOUT_SECONDS

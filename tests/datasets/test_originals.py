@@ -283,6 +283,17 @@ def test_mnist_idx(root, layout, where):
     assert [classes[k] for k in data.y] == labels.tolist()
 
 
+def test_fashion_mnist_idx_needs_a_folder_of_its_own(mnist, root):
+    mnist()
+    with pytest.raises(InputError, match="fashion-mnist is not in"):
+        load("fashion-mnist", download=False)
+    folder = root / "fashion-mnist"
+    folder.mkdir()
+    for file in root.glob("*.gz"):
+        file.rename(folder / file.name)
+    assert load("fashion-mnist", download=False).X.shape == (8, 28, 28)
+
+
 @pytest.fixture
 def mnist(root):
     """MNIST's files in the data root, one of them replaced."""

@@ -13,7 +13,7 @@ ALL = [(name, catalogue.get(name).plan()) for name in names()]
 
 def test_the_experiments():
     paper_s = ["eyaleb", "orl", "coil100", "lambda", "parameters", "memory"]
-    assert names() == [*paper_s, "hopkins155", "smoke"]
+    assert names() == [*paper_s, "hopkins155", "views", "smoke"]
     assert catalogue.get("eyaleb").methods == paper.METHODS
 
 

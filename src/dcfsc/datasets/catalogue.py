@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -135,6 +135,12 @@ MNIST = Entry(
     ),
 )
 
+
+def _idx_pairs_below(places: Sequence[Path]) -> tuple[tuple[Path, Path], ...] | None:
+    """The four files in a folder of their own: in the data root they may be MNIST's."""
+    return idx_pairs(places[1:])
+
+
 FASHION = Entry(
     name="fashion-mnist",
     n=70000,
@@ -144,7 +150,14 @@ FASHION = Entry(
     licence="MIT; Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking "
     "machine learning algorithms, 2017",
     folders=("fashion-mnist", "fashion"),
-    forms=(_npz("fashion-mnist", "fashion_28x28.npz"),),
+    forms=(
+        _npz("fashion-mnist", "fashion_28x28.npz"),
+        Form(
+            "fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]",
+            _idx_pairs_below,
+            partial(originals.read_idx_pairs, "fashion-mnist"),
+        ),
+    ),
 )
 
 ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, HOPKINS155)}

@@ -83,6 +83,10 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     sample_shape_: tuple[int, ...]
     _operator: Operator | None
 
+    def _affinity(self) -> Any:
+        """The affinity, by name or as an object."""
+        return self.affinity
+
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
@@ -97,7 +101,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         self.coefficients_ = operator
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")
-        matrix = affinities.get(self.affinity, n_clusters)(operator, n_clusters)
+        matrix = affinities.get(self._affinity(), n_clusters)(operator, n_clusters)
         stage("cutting the graph into %d clusters", n_clusters)
         result = spectral.cluster(
             matrix,

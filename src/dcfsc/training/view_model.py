@@ -150,6 +150,7 @@ class _Run:
     ):
         self.X, self.spec, self.teacher, self.options = X, spec, teacher, options
         self.losses = check_weights(LOSSES if options.losses is None else options.losses)
+        Views(spec.sample_shape, options.changes or {})  # refuses bad ones before the work
         self.seeds = torch.randint(2**31 - 1, (2,), generator=generator).tolist()
         self.lessons = Lessons(len(X), X.device, options.partners)
 
