@@ -262,3 +262,16 @@ def test_paths_of_a_single_number_are_not_scaled_to_a_constant():
     X = np.random.default_rng(0).integers(0, 17, (30, 8, 8)).astype(np.uint8)
     Z = ScatteringFeatures(J=3, L=4, n_components=5, device="cpu", verbose=False).fit_transform(X)
     assert np.linalg.matrix_rank(Z) == 5
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_copies_of_rows_change_no_component(center):
+    distinct = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
+    rows = distinct.repeat(5, 1)
+    mean, components, variances = principal_components(rows, 20, center)
+    left = rows.double() - torch.from_numpy(mean)
+    _, s, V = torch.linalg.svd(left, full_matrices=False)
+    assert components.shape == (6, 40)
+    np.testing.assert_allclose(variances, s[:6].square() / (29 if center else 30), atol=1e-12)
+    rank = 5 if center else 6
+    np.testing.assert_allclose(np.abs(np.diag(components[:rank] @ V[:rank].numpy().T)), 1.0)

@@ -300,7 +300,7 @@ def test_an_empty_file_ends_it_without_a_look_at_the_others(tmp_path, monkeypatc
     )
     with pytest.raises(InputError, match=r"0\.png: the file is empty"):
         load(tmp_path)
-    assert len(opened) == 1
+    assert len(opened) <= dataset_images.WORKERS  # those that were begun together
     with pytest.raises(InputError, match="none of the 30 images can be read"):
         load(tmp_path, skip_broken=True)
 

@@ -46,7 +46,7 @@ def load_folder(
     size, lazy = check_size(size), reading is not None
     notes = [skipped]
     if reading is None:
-        gray = not _any_colour(sources) if gray is None else gray
+        gray = not _any_colour(sources, skip_broken) if gray is None else gray
         if size is None:
             size, note = _choose_size(sources, gray, skip_broken)
             notes.append(note)
@@ -78,12 +78,12 @@ def load_folder(
     )
 
 
-def _any_colour(sources: list[ImageSource]) -> bool:
+def _any_colour(sources: list[ImageSource], skip_broken: bool) -> bool:
     """Whether there is colour in any of some images, spread evenly."""
     rows = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(int))
     small = Reading((32, 32), gray=False)
     some = [sources[i] for i in rows]
-    decoded = images.each(lambda source: images.read_image(source, small), some, True)
+    decoded = images.each(lambda source: images.read_image(source, small), some, skip_broken)
     return any(np.ptp(image, axis=0).max() > COLOURED for image in decoded if image is not None)
 
 

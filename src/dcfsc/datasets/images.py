@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,13 +105,20 @@ def read_images(
 def each(
     function: Callable[[ImageSource], Any], sources: Sequence[ImageSource], skip_broken: bool
 ) -> Iterator[Any]:
-    """The function's value for each image in order, by a few threads; None for a broken one."""
+    """The function's value for each image in order, by a few threads; None for a broken one.
+
+    Unless broken images are skipped, the first one is an error, and none is begun after it.
+    """
+    ended = threading.Event()
 
     def attempt(source: ImageSource) -> Any:
+        if ended.is_set():
+            return None
         try:
             return function(source)
         except InputError:
             if not skip_broken:
+                ended.set()
                 raise
             return None
 

@@ -61,7 +61,8 @@ def principal_components(
     """The same for rows S (n, d) in memory with n <= d, from their inner products.
 
     Those square the singular values: where the k-th is small, so that rounding would show, the
-    singular value decomposition is taken, which costs several times as much.
+    singular value decomposition is taken, which costs several times as much. There are no more
+    components than rows that differ.
     """
     rows = S.double()
     mean = rows.mean(0) if center else torch.zeros_like(rows[0])
@@ -70,9 +71,11 @@ def principal_components(
     if float(squares[-1]) > SMALL_SQUARE * float(squares[0]):
         V = (U.mT @ rows) / squares.sqrt()[:, None]
     else:
-        _, s, V = torch.linalg.svd(rows, full_matrices=False)
+        # copies are the usual reason: each row once, as long as its copies together
+        rows, copies = torch.unique(rows, dim=0, return_counts=True)
+        _, s, V = torch.linalg.svd(rows * copies.sqrt()[:, None], full_matrices=False)
         squares, V = s[:k].square(), V[:k]
-    variances = squares / (len(rows) - 1 if center else len(rows))
+    variances = squares / (len(S) - 1 if center else len(S))
     return mean.cpu().numpy(), _oriented(V.cpu().numpy()), variances.cpu().numpy()
 
 
