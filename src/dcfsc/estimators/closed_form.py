@@ -53,18 +53,20 @@ class ClosedFormSubspaceClustering(Persistent, SubspaceClusterer):
         for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "affine", "scattering", "shifts", \
-"mirror" or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "counts", "scattering", \
+"shifts", "mirror" or "shifts+mirror"
         How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
         "affine": few samples on flats of low dimension, such as the trajectories of points on
         moving bodies, by their principal homogeneous coordinates at their own lengths.
+        "counts": counts of words by their logarithms, each weighted by how rare it is.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
         and by exchanging left and right. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions; it takes "affine" for samples that such flats hold nearly
-        exactly, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
+        clearly more stable partitions. It takes "affine" for samples that such flats hold nearly
+        exactly, "counts" for whole numbers that are mostly zero, and "given" if you set ``lam``,
+        ``subspace_dim`` or ``normalize=False``.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
