@@ -23,7 +23,8 @@ def test_names_are_listed_once_and_auto_is_one():
     [
         (VECTORS, ["given", "metric-twice"]),
         (IMAGES, ["scattering", "given", "metric-twice"]),
-        (Setting((5000,), 3), ["given"]),
+        (Setting((5000,), 3), ["given", "counts"]),
+        (Setting((200,), 3), ["given", "metric-twice", "affine", "counts"]),
         (Setting((70, 70), 3), ["given"]),
         (Setting((16, 16), 3, lam=1.0), ["given"]),
         (Setting((16, 16), 3, subspace_dim=2.0), ["given"]),

@@ -84,8 +84,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How samples are seen: given, metric, metric-twice, affine, scattering, shifts, "
-            "mirror, shifts+mirror, or auto, as the data say.",
+            help="How samples are seen: given, metric, metric-twice, affine, counts, scattering, "
+            "shifts, mirror, shifts+mirror, or auto, as the data say.",
             show_default="auto",
         ),
     ] = None,

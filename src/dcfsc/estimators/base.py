@@ -165,4 +165,5 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
         return tags

@@ -55,18 +55,20 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         for images with their shifts and mirror images.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "affine", "scattering", "shifts", \
-"mirror" or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "counts", "scattering", \
+"shifts", "mirror" or "shifts+mirror"
         How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
         "affine": few samples on flats of low dimension, such as the trajectories of points on
         moving bodies, by their principal homogeneous coordinates at their own lengths.
+        "counts": counts of words by their logarithms, each weighted by how rare it is.
         "scattering": images by their scattering coefficients, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
         and by exchanging left and right. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions; it takes "affine" for samples that such flats hold nearly
-        exactly, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
+        clearly more stable partitions. It takes "affine" for samples that such flats hold nearly
+        exactly, "counts" for whole numbers that are mostly zero, and "given" if you set ``lam``,
+        ``subspace_dim`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" takes images of at most 4,096 values as they
         are and reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square

@@ -38,7 +38,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         if sp.issparse(X):
-            raise InputError("X is a sparse matrix; give a dense array, as X.toarray() is.")
+            X = _dense(estimator, X)
         integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
         try:
             if isinstance(X, np.ndarray) and X.ndim < 2:
@@ -71,6 +71,17 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def _dense(estimator: Any, X: Any) -> np.ndarray:
+    """A sparse matrix as an array, for what clusters rows; a transformer takes images."""
+    if not estimator.__sklearn_tags__().input_tags.sparse:
+        raise InputError("X is a sparse matrix; give a dense array, as X.toarray() is.")
+    if X.dtype.kind not in "buif":
+        raise InputError(f"X is a sparse matrix of type {X.dtype}; give real numbers.")
+    kind = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
+    require_room("X", int(np.prod(X.shape)) * kind.itemsize)
+    return X.astype(kind).toarray()
 
 
 def _check_streamed(estimator: Any, X: Streamed, reset: bool, least_samples: int) -> None:

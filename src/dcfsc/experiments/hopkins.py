@@ -78,6 +78,15 @@ METHODS: dict[str, MotionMethod] = {
     "edsc": MotionMethod("EDSC", estimators.EDSC, DEFAULTS),
     "kssc": MotionMethod("KSSC", estimators.KernelSSC, DEFAULTS),
     "ssc-omp": MotionMethod("SSC-OMP", estimators.SSCOMP, DEFAULTS),
+    "lsr": MotionMethod(
+        "LSR",
+        _with(estimators.LSR, lam=0.0048, scale="none"),
+        "the authors' setting for motion: lam 0.0048 on twelve principal coordinates",
+        principal(12),
+        ("lam",),
+    ),
+    "ensc": MotionMethod("EnSC", estimators.EnSC, DEFAULTS),
+    "a-dssc": MotionMethod("A-DSSC", estimators.ADSSC, DEFAULTS),
     "given": MotionMethod(
         "closed form on the trajectories as given",
         _with(estimators.ClosedFormSubspaceClustering, representation="given"),

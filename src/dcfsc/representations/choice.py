@@ -13,6 +13,7 @@ from dcfsc.stages import stage
 
 from .affine import AffineSubspaces
 from .base import Representation, Setting
+from .counts import Counts
 from .given import Given
 from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
 from .orbits import Mirror, Shifts, ShiftsAndMirror
@@ -32,6 +33,7 @@ REPRESENTATIONS: tuple[type[Representation], ...] = (
     Mirror,
     ShiftsAndMirror,
     AffineSubspaces,
+    Counts,
 )
 _BY_NAME = {cls.name: cls for cls in REPRESENTATIONS}
 

@@ -1,0 +1,62 @@
+"""Methods of the literature on scattering features: EnSC on MNIST, A-DSSC on COIL-100.
+
+    export DCFSC_DATA=...
+    python benchmarks/make_scattering.py mnist mnist.npy --uncentred
+    python benchmarks/make_scattering.py coil100 coil100.npy --uncentred
+    python benchmarks/bench_scattering.py mnist mnist.npy ensc --set l1_ratio=0.9 alpha=50 \
+        --json results/benchmarks/ensc_mnist.json
+    python benchmarks/bench_scattering.py coil100 coil100.npy a-dssc --set eta1=25 eta2=0.01 \
+        --json results/benchmarks/a_dssc_coil100.json
+
+One fit: clustering error, NMI, seconds, coefficients and edges a sample, peak memory. ``--set`` may
+be repeated for several settings; which of them is best is then a choice by labels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import finish, gpu_peak, parser, peak_rss, timed
+
+from dcfsc import datasets
+from dcfsc.estimators import registry
+from dcfsc.metrics import clustering_error, nmi
+
+
+def measure(X: np.ndarray, y: np.ndarray, method: str, device: str, pairs: list[str]) -> Any:
+    settings = {name: float(value) for name, _, value in (p.partition("=") for p in pairs)}
+    K = len(np.unique(y))
+    model = registry.create(method, n_clusters=K, device=device, random_state=0, **settings)
+    seconds, _ = timed(lambda: model.fit(X))
+    C = model.coefficients_.sparse
+    return {
+        "settings": settings,
+        "error": clustering_error(y, model.labels_),
+        "nmi": nmi(y, model.labels_),
+        "seconds": seconds,
+        "rounds": model.n_iter_,
+        "coefficients_a_sample": None if C is None else C.nnz / len(X),
+        "edges_a_sample": getattr(model.affinity_matrix_, "nnz", X.shape[0] ** 2) / len(X),
+        **gpu_peak(device),
+        "peak_rss": peak_rss(),
+    }
+
+
+def main() -> None:
+    options = parser(__doc__, device="cpu")
+    options.add_argument("data", help="the dataset whose labels score the result")
+    options.add_argument("features", type=Path, help="what make_scattering.py wrote")
+    options.add_argument("method", choices=list(registry.METHODS))
+    options.add_argument("--set", nargs="*", action="append", default=[], metavar="NAME=NUMBER")
+    args = options.parse_args()
+    y = datasets.load(args.data).y
+    assert y is not None
+    X = np.load(args.features)
+    rows = [measure(X, y, args.method, args.device, pairs) for pairs in args.set or [[]]]
+    finish(args, "scattering", {"data": args.data, "method": args.method, "fits": rows})
+
+
+if __name__ == "__main__":
+    main()

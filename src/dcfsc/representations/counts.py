@@ -1,0 +1,71 @@
+"""Counts of many rare things, such as the words of texts: logarithms, weighted by rarity.
+
+A text is long or short and repeats its words, and most of the length of its vector of counts is
+in words that all texts share. So the largest cosines join texts that share a frequent word, and a
+cut separates a few odd ones from all others. Texts are therefore compared by
+
+    z_j = log(1 + x_j) log((1 + N) / (1 + N_j)),    N_j the number of texts with word j,
+
+at unit length, by the plain cosine (Salton and Buckley, 1988).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc.neighbours import unit_rows
+from dcfsc.self_expression import CosineForm, Operator
+
+from .base import Part, Representation, Setting, is_image, need_unit_length_without_ridge, restored
+
+FEWEST_FEATURES = 100
+MOST_NONZERO = 0.1  # images of digits have twice as much ink
+
+
+class Counts(Representation):
+    """Counts by their logarithms, each feature weighted by how rare it is."""
+
+    name = "counts"
+    has_ridge = False
+    learns = True
+    keeps_lengths = True
+    weights: Tensor
+
+    @classmethod
+    def obstacle(cls, setting: Setting) -> str | None:
+        return need_unit_length_without_ridge(cls.name, setting)
+
+    @classmethod
+    def considered(cls, setting: Setting) -> bool:
+        many = math.prod(setting.sample_shape) >= FEWEST_FEATURES
+        return many and not is_image(setting.sample_shape) and cls.obstacle(setting) is None
+
+    def suits(self, X: Tensor) -> bool:
+        """Whether samples hold whole numbers, none negative, some above one, and mostly zero."""
+        if float(X.min()) < 0 or float(X.max()) <= 1:
+            return False
+        return float((X != 0).double().mean()) <= MOST_NONZERO and bool((X.round() == X).all())
+
+    def solve_part(self, part: Part) -> Operator:
+        alone = Counts(self.setting)
+        alone.fit(part.Z)
+        return alone.solve(alone.transform(part.Z))
+
+    def fit(self, Z: Tensor) -> None:
+        self.weights = torch.log((1.0 + len(Z)) / (1.0 + (Z != 0).sum(dim=0, dtype=Z.dtype)))
+
+    def transform(self, Z: Tensor) -> Tensor:
+        return unit_rows(Z.sign() * Z.abs().log1p() * self.weights)
+
+    def solve(self, R: Tensor) -> CosineForm:
+        return CosineForm(R)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"weights": self.weights}, {}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
+        self.weights = restored(tensors, "weights", self.row_shape, device)

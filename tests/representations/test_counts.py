@@ -1,0 +1,63 @@
+"""Word counts: their weights, when "auto" sees them, and what a sparse matrix gives."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.datasets import load_digits
+
+from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.metrics import clustering_error
+from dcfsc.representations.base import Setting
+from dcfsc.representations.counts import Counts
+
+
+def texts(n=60, words=600, length=60, seed=0):
+    """Texts of two topics: half of the words are among twenty that all share, half of the topic."""
+    random = np.random.default_rng(seed)
+    word = np.arange(words)
+    X, y = np.zeros((2 * n, words)), np.repeat([0, 1], n)
+    for i, topic in enumerate(y):
+        own = (word >= 20) & (word < 300) & (word % 2 == topic)
+        p = 0.5 * (word < 20) / 20 + 0.5 * own / own.sum()
+        X[i] = random.multinomial(length, p)
+    return X, y
+
+
+def test_weights_are_logarithms_and_inverse_frequencies():
+    X = np.array([[0.0, 3, 1], [2, 1, 0], [0, 1, 0]])
+    model = Counts(Setting((3,), 2))
+    model.fit(torch.from_numpy(X))
+    expected = np.log1p(X) * np.log(4.0 / np.array([2.0, 4.0, 2.0]))
+    expected[:2] /= np.linalg.norm(expected[:2], axis=1, keepdims=True)
+    np.testing.assert_allclose(model.transform(torch.from_numpy(X)).numpy(), expected, atol=1e-15)
+
+
+def test_auto_sees_counts_and_finds_the_topics():
+    X, y = texts()
+    model = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
+    assert model.representation_ == "counts"
+    assert clustering_error(y, model.labels_) == 0.0
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_a_sparse_matrix_gives_what_the_dense_one_does():
+    X, _ = texts()
+    dense = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
+    for kind in (sp.csr_matrix, sp.coo_array):
+        sparse = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(kind(X))
+        np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+        np.testing.assert_array_equal(sparse.predict(kind(X)), dense.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("what", "X"),
+    [
+        ("pixels", load_digits().data[:200].repeat(2, axis=1)),
+        ("frequencies", texts()[0] / 60.0),
+        ("zeros and ones", (texts()[0] > 0) * 1.0),
+        ("differences", texts()[0] - texts(seed=1)[0]),
+    ],
+)
+def test_other_samples_are_no_counts(what, X):
+    assert not Counts(Setting(X.shape[1:], 2)).suits(torch.from_numpy(X)), what
