@@ -21,12 +21,13 @@ from dcfsc import ClosedFormSubspaceClustering, datasets
 from dcfsc.metrics import best_map
 
 BINS = 10
+QUARTERS = ("first", "second", "third", "last")
 SETS = {
     "digits": ("digits", None, None),
     "ORL": ("orl", None, None),
-    "COIL-100, objects 1 to 20": ("coil100", 20, None),
-    "Extended Yale B, 15 people": ("eyaleb", 15, None),
-    "MNIST, 3,000": ("mnist", None, 3000),
+    "COIL part": ("coil100", 20, None),
+    "Yale part": ("eyaleb", 15, None),
+    "MNIST part": ("mnist", None, 3000),
 }
 
 
@@ -52,7 +53,10 @@ def figures(right: np.ndarray, confidence: np.ndarray, second: np.ndarray) -> di
     return {
         "error": 100 * float(1 - right.mean()),
         "confidence": float(confidence.mean()),
-        "quarters": [100 * float(1 - right[part].mean()) for part in np.array_split(order, 4)],
+        "quarters": {
+            name: 100 * float(1 - right[part].mean())
+            for name, part in zip(QUARTERS, np.array_split(order, 4), strict=True)
+        },
         "area": float(roc_auc_score(right, confidence)) if mixed else None,
         "calibration": float(sum(apart)),
         "next_best": float(second[~right].mean()) if mixed else None,

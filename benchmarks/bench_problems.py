@@ -133,15 +133,16 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     # Too few samples to compare partitions of parts: the default takes the data unchanged.
     stability = model.stability_ or {"given": 1.0}
     known = representations(X)
+    taken = model.representation_
     errors = {
         name: [
             clustering_error(y, clustered(X, K, s, args.device, representation=name).labels_)
             for s in VARIANT_SEEDS
         ]
-        for name in CANDIDATES
-        if name in known and (name in stability or not model.stability_)
+        for name in dict.fromkeys((*CANDIDATES, taken))
+        if name == taken or (name in known and (name in stability or not model.stability_))
     }
-    return {"stability": stability, "errors": errors, "chosen": model.representation_}
+    return {"stability": stability, "errors": errors, "chosen": taken}
 
 
 def measure_variants(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:

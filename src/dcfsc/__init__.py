@@ -12,16 +12,20 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .estimators import (
+        ADSSC,
         DCFSC,
         DSC,
         EDSC,
+        JDSSC,
         LRR,
         LRSC,
+        LSR,
         SSC,
         SSCOMP,
         AutoencoderFeatures,
         ClosedFormSubspaceClustering,
         EncoderFeatures,
+        EnSC,
         KernelSSC,
         ScatteringFeatures,
     )
@@ -62,15 +66,19 @@ _ROOMS = (
 )
 
 __all__ = [
+    "ADSSC",
     "DCFSC",
     "DSC",
     "EDSC",
+    "JDSSC",
     "LRR",
     "LRSC",
+    "LSR",
     "SSC",
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EnSC",
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",

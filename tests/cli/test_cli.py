@@ -227,9 +227,10 @@ def test_broken_image_is_named_and_can_be_left_out(images: Path) -> None:
     assert str(broken) in warning
 
 
-def test_images_of_different_sizes_need_a_size(images: Path) -> None:
+def test_images_of_different_sizes(images: Path) -> None:
     Image.new("L", (20, 10)).save(images / "down" / "9.png")
-    assert "--size" in refused("fit", images, "-k", 2, *CLOSED_FORM)
+    assert "read at 32 x 32" in done("fit", images, "-k", 2, *CLOSED_FORM, "--out", "chosen").stdout
+    assert record("chosen")["data"]["shape"] == [32, 32]
     done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "16x12", "--out", "grey")
     assert record("grey")["data"]["shape"] == [16, 12]
     done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "8x8", "--color", "--out", "colour")

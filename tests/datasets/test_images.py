@@ -261,7 +261,7 @@ class TestWorkingSize:
         save(tmp_path / "a.png", picture(1, 20, 30))
         data = load(tmp_path)
         assert data.X.shape == (1, 20, 30)
-        assert (data.notes, data.reading) == ("", Reading(None, gray=True))
+        assert (data.notes, data.reading) == ("", Reading((20, 30), gray=True))
 
 
 class TestColour:
@@ -292,7 +292,7 @@ class TestReading:
         monkeypatch.setattr(
             images, "_eight_bits", lambda image, *a: decoded.append(image.size) or plain(image, *a)
         )
-        found = load(tmp_path, size=(32, 40)).X[0]
+        found = load(tmp_path, size=(32, 40), gray=True).X[0]
         assert decoded == [(100, 80)]  # an eighth, which is more than twice what is wanted
         assert np.abs(found.astype(int) - whole).max() <= 3
 
@@ -305,7 +305,7 @@ class TestReading:
         monkeypatch.setattr(
             images, "_eight_bits", lambda image, *a: decoded.append(image.size) or plain(image, *a)
         )
-        assert load(tmp_path, size=(200, 20)).X.shape == (1, 200, 20)
+        assert load(tmp_path, size=(200, 20), gray=True).X.shape == (1, 200, 20)
         assert decoded == [(80, 400)]
 
     def test_the_centre_and_the_aspect_ratio(self, tmp_path):

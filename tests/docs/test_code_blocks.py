@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from markdown_it import MarkdownIt
 from PIL import Image
 from typer.testing import CliRunner
@@ -25,7 +26,9 @@ import dcfsc
 import dcfsc.datasets
 import dcfsc.estimators.deep
 from dcfsc.cli import app
+from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import METHODS
+from dcfsc.features.encoders import InputImages, TorchEncoder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -63,17 +66,26 @@ def commands(content: str) -> list[list[str]]:
     return found
 
 
+def small_encoder(name: str | None, device: torch.device) -> TorchEncoder:
+    """In place of a pretrained network, the means of the parts of an image."""
+    pool = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten())
+    return TorchEncoder(str(name), pool, InputImages((16, 16)), device)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the blocks run: three kinds of small pictures, a matrix of features, small digits."""
     rng = np.random.default_rng(0)
-    for name, count in {"my_images": 8, "new_images": 2}.items():
+    counts = {"my_images": 8, "new_images": 2, "my_photos": 8, "new_photos": 2}
+    for name, count in counts.items():
         for kind, shape in {"across": (16, 1), "down": (1, 16), "plain": (1, 1)}.items():
             (tmp_path / name / kind).mkdir(parents=True)
             for i in range(count):
                 pixels = np.broadcast_to(rng.integers(0, 200, shape), (16, 16))
                 noisy = pixels + rng.integers(0, 40, (16, 16))
                 Image.fromarray(noisy.astype(np.uint8)).save(tmp_path / name / kind / f"{i}.png")
+    monkeypatch.setattr(encoder_features, "open_encoder", small_encoder)
+    monkeypatch.setattr(encoder_features, "default_place", lambda: tmp_path / "cache")
     data = dcfsc.datasets.synthetic(90, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
     load = dcfsc.datasets.load

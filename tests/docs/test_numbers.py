@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from dcfsc.cli.output import ENCODER_GAIN
 from dcfsc.experiments import tables
 from dcfsc.experiments.cells import CellStore
 
@@ -100,3 +102,10 @@ def test_what_is_sourced_passes(text: str) -> None:
 )
 def test_what_is_not_sourced_is_told(text: str, problem: str) -> None:
     assert problem in "\n".join(measured.check_page(text).problems)
+
+
+def test_the_advice_to_take_an_encoder_says_what_was_measured() -> None:
+    figures = json.loads((ROOT / "results/benchmarks/photos.json").read_text())["figures"]
+    measured_errors = [figures["photographs"][name]["error"] for name in ("encoder", "pixels")]
+    with_encoder, without = measured_errors
+    assert f"{with_encoder:.1f}% error instead of {without:.1f}%" in ENCODER_GAIN

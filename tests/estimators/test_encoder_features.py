@@ -180,6 +180,16 @@ def test_a_run_remembers_its_encoder(folder, tmp_path):
     assert Tiny.seen == seen  # all of it from the cache
 
 
+def test_in_grey_if_asked(folder, tmp_path):
+    out = str(tmp_path / "run")
+    words = ("--features", "encoder", "--gray", "--out", out, "--no-report")
+    invoke("fit", str(folder), "-k", "2", *words)
+    record = json.loads(Path(out, "run.json").read_text())
+    assert record["data"]["shape"] == [8, 8]
+    assert record["data"]["reading"]["gray"]
+    assert Tiny.seen == 41
+
+
 def test_k_may_be_found_from_the_features(folder, tmp_path):
     out = str(tmp_path / "run")
     invoke("fit", str(folder), "-k", "auto", "--features", "encoder", "--out", out, "--no-report")

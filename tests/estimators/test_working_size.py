@@ -119,6 +119,22 @@ def test_predict_reads_images_as_the_run_did(folder, tmp_path):
     assert everything["scores"]["error"] == 0.0
 
 
+def test_predict_brings_images_to_the_size_that_small_ones_had(photographs, tmp_path):
+    for name, side in (("small", 20), ("large", 90)):
+        (tmp_path / name).mkdir()
+        for i, pixels in enumerate(photographs[:30]):
+            image = Image.fromarray(pixels[0]).resize((side, side))
+            image.save(tmp_path / name / f"{i:02d}.png")
+    out = str(tmp_path / "run")
+    invoke("fit", str(tmp_path / "small"), "-k", "2", "--out", out, "--no-report")
+    found = [
+        json.loads(invoke("predict", out, str(tmp_path / name), "--json"))
+        for name in ("small", "large")
+    ]
+    assert found[0]["data"]["shape"] == found[1]["data"]["shape"] == [20, 20]
+    assert found[0]["labels"] == found[1]["labels"]
+
+
 def test_predict_resizes_arrays_as_the_run_did(photographs, tmp_path):
     np.save(tmp_path / "x.npy", photographs[:, 0])
     source, out = str(tmp_path / "x.npy"), str(tmp_path / "run")

@@ -249,3 +249,11 @@ class TestOnnx:
         with pytest.raises(InputError, match="cannot open the encoder") as raised:
             open_encoder(str(tmp_path / "net.onnx"), CPU)
         assert "\n" not in str(raised.value)
+
+
+def test_weights_of_another_content_are_refused(monkeypatch):
+    for package in LITE0_PACKAGES:
+        pytest.importorskip(package)
+    monkeypatch.setattr(encoder_backends, "LITE0_SHA256", "0" * 64)
+    with pytest.raises(InputError, match="not the file that was published"):
+        open_encoder(None, CPU)

@@ -53,7 +53,8 @@ from dcfsc.runs.life import MODEL, State, state_of
 
 MODES = ("kill", "full", "fail", "interrupt", "terminate")
 CHANGES = ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "fsync", "write", "ftruncate")
-NEEDS_ROOM = ("mkdir", "write", "posix_fallocate", "open")
+CHANGES += ("symlink",)
+NEEDS_ROOM = ("mkdir", "write", "posix_fallocate", "open", "symlink")
 MOST_POINTS = 2000
 
 
@@ -152,7 +153,10 @@ class Command:
 
 FIT = ("fit", "points.npy", "-k", "3", "--device", "cpu", "--out", "run")
 CLOSED = (*FIT, "--representation", "given")
+PICTURES = ("fit", "pictures", *CLOSED[2:], "--no-report")
+EXPORT = ("export", "run", "--to")
 DEEP = (*FIT, "--method", "dcfsc", "--pretrain-epochs", "1", "--steps", "3")
+PREDICT = ("predict", "run", "points.npy", "--device", "cpu")
 REPRODUCE = ("reproduce", "smoke", "--methods", "closed-form", "--device", "cpu", "--trials", "1")
 COMMANDS = {
     "fit": Command(CLOSED),
@@ -167,10 +171,14 @@ COMMANDS = {
     "fit with features": Command(
         (*CLOSED, "--features", "autoencoder", "--pretrain-epochs", "1", "--no-report")
     ),
-    "predict": Command(
-        ("predict", "run", "points.npy", "--device", "cpu"), ((*CLOSED, "--no-report"),)
-    ),
+    "predict": Command(PREDICT, ((*CLOSED, "--no-report"),)),
     "report": Command(("report", "run"), (CLOSED,)),
+    "name": Command(("name", "run", "0=zebras", "--merge", "1,2", "--split", "0"), (CLOSED,)),
+    "export a table": Command((*EXPORT, "csv"), (CLOSED, ("name", "run", "0=zebras"))),
+    "export links": Command((*EXPORT, "folders"), (PICTURES,)),
+    "export copies over a folder": Command(
+        (*EXPORT, "folders", "--copy", "--overwrite"), (PICTURES, (*EXPORT, "folders"))
+    ),
     "reproduce": Command(REPRODUCE, ignored=("runs",), runs=(), retried=True),
     "reproduce in shards": Command(
         (*REPRODUCE[:2], "--methods", "closed-form,ssc-omp", *REPRODUCE[4:], "--shard", "1/2"),
@@ -268,6 +276,7 @@ def walk(name: str, mode: str, root: Path, every: int = 1) -> dict[str, Any]:
     shutil.rmtree(origin, ignore_errors=True)
     origin.mkdir(parents=True)
     write_points(origin / "points.npy")
+    write_pictures(origin / "pictures")
     for words in command.prepare:
         code, said = forked(lambda words=words: call(words), origin)  # type: ignore[misc]
         if code:
@@ -337,6 +346,17 @@ def write_points(path: Path) -> None:
     np.save(path, synthetic(36, 3, 2, 8, random_state=0).X)
 
 
+def write_pictures(folder: Path) -> None:
+    from PIL import Image
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(9):
+        shape = ((4, 1), (1, 4), (4, 4))[i % 3]
+        pixels = np.broadcast_to(rng.integers(0, 256, shape, dtype=np.uint8), (4, 4))
+        Image.fromarray(pixels.copy()).save(folder / f"{i}.png")
+
+
 def import_what_commands_import(root: Path) -> None:
     """Let a child run the commands once and tell which modules it loaded; then load them here."""
     import importlib
@@ -347,7 +367,8 @@ def import_what_commands_import(root: Path) -> None:
     write_points(place / "points.npy")
 
     def work() -> None:
-        for words in (CLOSED, (*DEEP, "--overwrite"), COMMANDS["predict"].words, REPRODUCE):
+        named, exported = COMMANDS["name"].words, (*EXPORT, "csv")
+        for words in (CLOSED, named, exported, (*DEEP, "--overwrite"), PREDICT, REPRODUCE):
             with suppress(SystemExit):
                 call(words)
         (place / "modules").write_text("\n".join(sys.modules))

@@ -138,9 +138,12 @@ def test_nothing_in_the_library_unpickles():
                 assert (node.module or "").split(".")[0] not in forbidden, path
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = getattr(node.func.value, "id", None)
-                assert (owner, node.func.attr) != ("torch", "load"), path
+                given = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
+                if (owner, node.func.attr) == ("torch", "load"):
+                    # one file of known content, read by the loader that makes tensors alone
+                    assert path.name == "encoder_backends.py", path
+                    assert given.get("weights_only") is True, f"{path}:{node.lineno}"
                 if (owner, node.func.attr) == ("np", "load"):
-                    given = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                     assert given.get("allow_pickle") is False, f"{path}:{node.lineno}"
                     calls += 1
     assert calls >= 3

@@ -196,7 +196,7 @@ def test_many_classes_become_a_picture(record: dict[str, Any], details: Details)
     confusion = np.zeros((30, 3), np.int64)
     confusion[:3] = details.confusion
     page = render(record, replace(details, class_names=names, confusion=confusion))
-    assert "confusion-picture" in page
+    assert '<div class="confusion-picture"' in page
     assert '<table class="confusion">' not in page
 
 

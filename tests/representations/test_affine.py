@@ -7,7 +7,15 @@ import torch
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.datasets import synthetic
 from dcfsc.metrics import clustering_error
-from dcfsc.representations.affine import AffineSubspaces, coding_length
+from dcfsc.representations.affine import (
+    MISSED,
+    OUTSIDE,
+    AffineSubspaces,
+    coding_length,
+    missed,
+    outside,
+    outside_of_flats,
+)
 from dcfsc.representations.base import Setting
 
 
@@ -102,3 +110,25 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     again = ClosedFormSubspaceClustering.load(tmp_path / "model.safetensors")
     assert again.representation_ == "affine"
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_smooth_curves_are_no_flats():
+    """Curves of many shapes lie in few dimensions together, and their groups in no flat."""
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 40)
+    t = np.linspace(0.0, 1.0, 60)
+    waves = np.stack([np.cos(np.pi * j * t) for j in range(10)])
+    X = (3.0 + random.normal(size=(4, 10))[y] + random.normal(size=(160, 10))) @ waves
+    Z = torch.from_numpy(X)
+    candidate = AffineSubspaces(Setting(sample_shape=(60,), n_clusters=4))
+    scaled = Z / Z.std(dim=0, correction=0)
+    assert outside(scaled, 16) < OUTSIDE  # so far they pass
+    assert missed(scaled, 16) < MISSED
+    assert candidate.suits(Z) is False
+    labels = np.arange(160) % 4
+    left = sum(
+        np.square(np.linalg.svd(X[labels == k] - X[labels == k].mean(0))[1][3:]).sum()
+        for k in range(4)
+    )
+    expected = left / np.square(X - X.mean(0)).sum()
+    assert outside_of_flats(Z, labels) == pytest.approx(expected, rel=1e-9)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -257,6 +258,8 @@ def test_what_is_so_already_is_no_edit(run: Run) -> None:
 
 def test_merging_adds_the_probabilities(run: Run) -> None:
     before = read_details(run.folder / "details.npz")
+    doubt = np.random.default_rng(0).dirichlet([3, 2, 1], 36)
+    before = replace(before, probabilities=doubt.astype(np.float32))
     after = edited_details(before, edit_run(run.folder, {}, [["0", "1"]]))
     p = np.zeros((36, 3))
     np.put_along_axis(p, before.clusters, before.probabilities, axis=1)

@@ -55,6 +55,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "fingerprint": run_record.fingerprint(data.X),
         "classes": 3,
         "notes": data.notes,
+        "directory": None,  # where paths start from; these samples have none
         "reading": None,
         "photographs": False,
     }
@@ -90,10 +91,10 @@ def test_labels_file_has_paths_and_the_labels_as_they_were_spelt(
     run = fit_run(named, "closed-form", OPTIONS, tmp_path / "run")
     with open(run.folder / "labels.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    assert header == ["index", "path", "label", "true_label"]
+    assert header == ["index", "path", "label", "confidence", "next_best", "true_label"]
     assert data.y is not None
     assert rows[5][:2] == ["5", "images/5, the.png"]
-    assert [row[3] for row in rows] == [["cat", "dog", "ähre"][k] for k in data.y]
+    assert [row[5] for row in rows] == [["cat", "dog", "ähre"][k] for k in data.y]
     assert [int(row[2]) for row in rows] == run.labels.tolist()
 
 

@@ -4,10 +4,22 @@ They ask operators only what :class:`dcfsc.self_expression.Operator` declares.
 """
 
 from .base import Affinity, AffinityMatrix
+from .doubly_stochastic import DoublyStochastic, NearestDoublyStochastic
 from .low_rank import LowRank
 from .registry import get, names
 from .row_space import RowSpace
 from .symmetric import Symmetric
 from .topk import TopK
 
-__all__ = ["Affinity", "AffinityMatrix", "LowRank", "RowSpace", "Symmetric", "TopK", "get", "names"]
+__all__ = [
+    "Affinity",
+    "AffinityMatrix",
+    "DoublyStochastic",
+    "LowRank",
+    "NearestDoublyStochastic",
+    "RowSpace",
+    "Symmetric",
+    "TopK",
+    "get",
+    "names",
+]

@@ -8,6 +8,7 @@ from typing import Any
 from dcfsc.errors import InputError, unknown_name
 
 from .base import Affinity
+from .doubly_stochastic import DoublyStochastic
 from .low_rank import LowRank
 from .row_space import RowSpace
 from .symmetric import Symmetric
@@ -31,6 +32,7 @@ _BY_NAME: dict[str, Callable[[int], Affinity]] = {
     "magnitude": lambda n_clusters: Symmetric(scale=False),
     "low_rank": lambda n_clusters: LowRank(),
     "topk": lambda n_clusters: TopK(),
+    "doubly_stochastic": lambda n_clusters: DoublyStochastic(),
     "lrr": lambda n_clusters: RowSpace(),
     "edsc": lambda n_clusters: LowRank(share=1.0, dim=10, power=4.0),
     "ssc-motion": lambda n_clusters: Symmetric(share=0.7),

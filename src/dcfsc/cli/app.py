@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from dcfsc._version import __version__
-from dcfsc.cli import datasets, doctor, export, fit, name, predict, report, reproduce, suggest
+from dcfsc.cli import (
+    compare,
+    datasets,
+    doctor,
+    export,
+    fit,
+    name,
+    predict,
+    report,
+    reproduce,
+    suggest,
+)
 from dcfsc.cli.errors import Command, CommandLine
 
 app = typer.Typer(
@@ -48,6 +59,7 @@ for command in (
     predict.predict,
     report.report,
     name.name,
+    compare.compare,
     export.export,
     reproduce.reproduce,
     datasets.datasets,

@@ -19,10 +19,11 @@ from dcfsc.cli.options import (
     QuietOption,
     SizeOption,
     SkipOption,
-    count_or_auto,
+    counts_or_auto,
     load_samples,
     number_or_name,
     numbers_by_name,
+    reading_for,
 )
 
 # Options that only the training of a network has: to give one is to ask for a network.
@@ -46,7 +47,10 @@ def fit(
     clusters: Annotated[
         str,
         typer.Option(
-            "--clusters", "-k", metavar="K|auto", help="Number of clusters; auto: see suggest-k."
+            "--clusters",
+            "-k",
+            metavar="K|K,K,...|auto",
+            help="Number of clusters; several share one graph, a run each; auto: see suggest-k.",
         ),
     ],
     method: Annotated[
@@ -204,10 +208,12 @@ def fit(
     """Cluster DATA into K groups and write a run's folder.
 
     The folder holds labels.csv, run.json (every parameter, versions, scores), the model, and
-    report.html with the details.npz that it is drawn from.
+    report.html with the details.npz that it is drawn from. With -k 10,20,40 there is a run for each
+    number, in DIR/k10, DIR/k20 and DIR/k40.
     """
+    counts = counts_or_auto(clusters)
     options = {
-        "n_clusters": count_or_auto(clusters),
+        "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
         "device": device,
         "lam": number_or_name(lam),
@@ -233,11 +239,9 @@ def fit(
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
-    from dcfsc.estimators.registry import reading_for
-
-    reading = reading_for(features, device)
+    reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
-    from dcfsc.runs.executor import execute
+    from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 
     def tell(record: dict[str, Any]) -> None:
@@ -259,12 +263,28 @@ def fit(
         timeout=dist_timeout,
         command=ctx.obj,
     )
+    if isinstance(counts, tuple):
+        runs = execute_each(request, counts, tell if watched else None)
+        if as_json:
+            print(json.dumps([_shown(run) for run in runs]))
+        elif talk:
+            if not watched:
+                tell(max(runs, key=lambda run: run.record["n_clusters"]).record)
+            output.print_table(
+                output.RUN_HEADER, [output.run_row(r.record, r.folder) for r in runs]
+            )
+        return
     run = execute(request, tell if watched else None)
     if run is None:  # one of many processes, and not the first
         return
     if as_json:
-        shown = {key: value for key, value in run.record.items() if key != "history"}
-        print(json.dumps({"run": str(run.folder), **shown}))
+        print(json.dumps(_shown(run)))
     elif talk:
         before = [] if watched else output.start_facts(run.record)
         output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+
+
+def _shown(run: Any) -> dict[str, Any]:
+    """A run as --json prints it."""
+    shown = {key: value for key, value in run.record.items() if key != "history"}
+    return {"run": str(run.folder), **shown}

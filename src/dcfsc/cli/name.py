@@ -47,9 +47,8 @@ def name(
     if undo or given or merges or split:
         before = read_edits(read_run(run))
         edits = edit_run(run, given, merges, split or [], undo=undo)
-        if edits != before:
-            redraw(run)
-        elif not (quiet or as_json):
+        redraw(run)  # even where nothing changes: an earlier command may not have come to it
+        if edits == before and not (quiet or as_json):
             print("nothing to change: the clusters are so already")
     clusters = _listed(run)
     if as_json:

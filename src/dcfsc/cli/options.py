@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,8 +72,10 @@ def load_samples(
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
-    if size is not None or color is not None:
+    if size is not None:
         reading = None
+    elif reading is not None and color is not None:
+        reading = replace(reading, gray=not color)
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
     stage("reading %s", spec)
@@ -87,6 +90,17 @@ def load_samples(
     )
 
 
+def reading_for(features: str | None, device: str, spec: str) -> Reading | None:
+    """How the images of a folder are to be read for these features, where that matters to them."""
+    if features is None or not features.startswith("encoder") or not Path(spec).is_dir():
+        return None  # before anything is imported
+    from dcfsc.estimators import registry
+    from dcfsc.stages import stage
+
+    stage("opening the encoder")
+    return registry.reading_for(features, device)
+
+
 def count_or_auto(text: str) -> int | str:
     """The number of clusters, or "auto"."""
     if text.strip() == "auto":
@@ -94,6 +108,17 @@ def count_or_auto(text: str) -> int | str:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
         raise InputError(f"-k takes an integer or auto; got {text[:40]!r}.")
     return int(text)
+
+
+def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
+    """The number of clusters, several of them, or "auto"."""
+    parts = text.split(",")
+    if len(parts) == 1:
+        return count_or_auto(text)
+    counts = tuple(count_or_auto(part) for part in parts)
+    if "auto" in counts or len(set(counts)) < len(counts):
+        raise InputError(f"-k takes different integers, as in 10,20,40; got {text[:40]!r}.")
+    return counts  # type: ignore[return-value]
 
 
 def number_or_name(text: str | None) -> float | str | None:

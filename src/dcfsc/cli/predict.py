@@ -43,16 +43,18 @@ def predict(
     Images are read as they were for the run: its size, its colours, its encoder.
     """
     from dcfsc import metrics
+    from dcfsc.runs.edits import read_edits
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.life import PREDICTIONS
     from dcfsc.runs.prediction import predict_run
     from dcfsc.runs.record import describe_data, reading_of
 
-    record = read_run(run).record
+    saved = read_run(run)
+    record, clusters = saved.record, read_edits(saved).clusters
     reading = reading_of(record)
     samples = load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
     predicted = predict_run(run, samples, out, device=device)
-    sizes = [int((predicted == k).sum()) for k in range(record["n_clusters"])]
+    sizes = [int((predicted == k).sum()) for k in clusters]
     scores = None if samples.y is None else metrics.score(samples.y, predicted)
     file = str(out or run / PREDICTIONS)
     if as_json:

@@ -16,6 +16,7 @@ from dcfsc.cli.options import (
     SizeOption,
     SkipOption,
     load_samples,
+    reading_for,
 )
 
 MOST = 10
@@ -49,9 +50,7 @@ def suggest_k(
 
     It is evidence, not an answer: see how often it was right in the documentation, on choosing K.
     """
-    from dcfsc.estimators.registry import reading_for
-
-    reading = reading_for(features, device)
+    reading = reading_for(features, device, data)
     samples = load_samples(data, None, size, color, skip_broken, seed, reading)
     from dcfsc.runs.clusters import suggest_for_run
 

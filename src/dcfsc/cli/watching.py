@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dcfsc.stages import logger
 
 SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
-WATCHED = {"fit", "predict", "suggest-k", "report", "reproduce"}
+WATCHED = {"fit", "predict", "suggest-k", "report", "export", "reproduce"}
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, deque
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_orde
 from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
 
-PHOTOGRAPHS = ("JPEG", "MPO", "HEIF", "AVIF", "WEBP")  # what cameras and their programs write
-GRAY_MODES = ("1", "L", "LA", "I", "F")
+# what cameras and their programs write
+PHOTOGRAPHS = (".jpg", ".jpeg", ".webp", *images.AVIF_SUFFIXES, *images.HEIC_SUFFIXES)
 LOOKED_AT = 32  # images that are decoded to see whether there is colour
 COLOURED = 16  # of 255, by which the channels of a pixel differ where it has a colour
 KINDS_NAMED = 5
@@ -45,16 +44,16 @@ def load_folder(
     files, groups, skipped = _find_images(folder)
     sources = [ImageSource.file(f) for f in files]
     size, lazy = check_size(size), reading is not None
-    seen = _look(sources, gray, skip_broken)
     notes = [skipped]
     if reading is None:
-        reading = Reading(size or working_size(seen.sizes, 1 if seen.gray else 3), seen.gray)
-        if size is None and reading.size is not None:
-            notes.append(_described(seen, reading))
-    shape = reading.size or seen.sizes[0]
+        gray = not _any_colour(sources) if gray is None else gray
+        if size is None:
+            size, note = _choose_size(sources, gray, skip_broken)
+            notes.append(note)
+        reading = Reading(size, gray)
     X: Any
-    if lazy or len(files) * prod(reading.sample_shape(shape)) > streamed.STREAM_BYTES:
-        X, kept = stream_images(str(folder), sources, reading, shape, skip_broken)
+    if lazy or len(files) * prod(reading.sample_shape()) > streamed.STREAM_BYTES:
+        X, kept = stream_images(str(folder), sources, reading, skip_broken)
     else:
         X, kept = read_images(sources, reading, skip_broken=skip_broken)
     y, names = None, None
@@ -75,38 +74,12 @@ def load_folder(
         label_names=names,
         notes="; ".join(filter(None, notes)),
         reading=reading,
-        photographs=seen.photographs and not seen.gray,
+        photographs=not reading.gray and _mostly_photographs(files),
     )
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the headers of images, and a few of the images, say of all."""
-
-    sizes: list[tuple[int, int]]
-    gray: bool
-    photographs: bool
-
-
-def _look(sources: list[ImageSource], gray: bool | None, skip_broken: bool) -> Seen:
-    """Read every header; where colour is to be found out, decode some images spread evenly."""
-
-    def header(source: ImageSource) -> tuple[tuple[int, int], bool, str | None]:
-        with images.decoding(source) as opened:
-            colour = opened.mode not in GRAY_MODES and not opened.mode.startswith("I;16")
-            return images.header_size(opened), colour, opened.format
-
-    headers = [found for found in images.each(header, sources, skip_broken) if found is not None]
-    if not headers:
-        raise images.none_readable(sources)
-    if gray is None:
-        gray = not any(colour for _, colour, _ in headers) or not _any_colour(sources)
-    formats = Counter(name for _, _, name in headers)
-    photographs = sum(formats[name] for name in PHOTOGRAPHS) > len(headers) / 2
-    return Seen([size for size, _, _ in headers], gray, photographs)
-
-
 def _any_colour(sources: list[ImageSource]) -> bool:
+    """Whether there is colour in any of some images, spread evenly."""
     rows = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(int))
     small = Reading((32, 32), gray=False)
     some = [sources[i] for i in rows]
@@ -114,15 +87,30 @@ def _any_colour(sources: list[ImageSource]) -> bool:
     return any(np.ptp(image, axis=0).max() > COLOURED for image in decoded if image is not None)
 
 
-def _described(seen: Seen, reading: Reading) -> str:
-    """At which size images are read that were not given one."""
-    assert reading.size is not None
-    sizes = sorted(set(seen.sizes), key=prod)
+def _mostly_photographs(files: list[Path]) -> bool:
+    return sum(file.suffix.lower() in PHOTOGRAPHS for file in files) > len(files) / 2
+
+
+def _choose_size(
+    sources: list[ImageSource], gray: bool, skip_broken: bool
+) -> tuple[tuple[int, int], str]:
+    """The size at which to read images, from their headers, and a note where it is not theirs."""
+
+    def header(source: ImageSource) -> tuple[int, int]:
+        with images.decoding(source) as opened:
+            return images.header_size(opened)
+
+    found = [size for size in images.each(header, sources, skip_broken) if size is not None]
+    if not found:
+        raise images.none_readable(sources)
+    chosen = working_size(found, 1 if gray else 3)
+    if chosen is None:
+        return found[0], ""
+    sizes = sorted(set(found), key=lambda size: (prod(size), size))
     low, high = (f"{h} x {w}" for h, w in (sizes[0], sizes[-1]))
-    found = f"{low}" if len(sizes) == 1 else f"{len(sizes):,} sizes, {low} to {high},"
-    colour = "grey" if seen.gray else "colour"
-    h, w = reading.size
-    return f"images of {found} read at {h} x {w} in {colour}; --size HxW takes another size"
+    theirs = f"{low}" if len(sizes) == 1 else f"{len(sizes):,} sizes, {low} to {high},"
+    read = f"{chosen[0]} x {chosen[1]} in {'grey' if gray else 'colour'}"
+    return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
 
 
 def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:

@@ -21,10 +21,8 @@ class StreamedImages(Streamed):
     Where all of them take no more than ``STREAM_BYTES``, each is decoded once and kept.
     """
 
-    def __init__(
-        self, name: str, sources: Sequence[ImageSource], reading: Reading, size: tuple[int, int]
-    ):
-        super().__init__(name, (len(sources), *reading.sample_shape(size)), np.uint8)
+    def __init__(self, name: str, sources: Sequence[ImageSource], reading: Reading):
+        super().__init__(name, (len(sources), *reading.sample_shape()), np.uint8)
         self.sources, self.reading = list(sources), reading
         self._decoded = np.zeros(len(self.sources), bool)
         self._pixels: np.ndarray | None = None
@@ -33,15 +31,12 @@ class StreamedImages(Streamed):
 
     def read_as(self, reading: Reading) -> StreamedImages:
         """The same files, read in another way; itself where that is how they are read."""
-        if reading == self.reading:
-            return self
-        size = reading.size or (self.shape[-2], self.shape[-1])
-        return StreamedImages(self.name, self.sources, reading, size)
+        return self if reading == self.reading else StreamedImages(self.name, self.sources, reading)
 
     def take(self, rows: np.ndarray) -> StreamedImages:
         """Some of the images, unread."""
         chosen = [self.sources[int(i)] for i in rows]
-        return StreamedImages(self.name, chosen, self.reading, (self.shape[-2], self.shape[-1]))
+        return StreamedImages(self.name, chosen, self.reading)
 
     def digests(self, start: int, stop: int) -> list[bytes]:
         """SHA-256 of the content of files start .. stop - 1."""
@@ -73,27 +68,19 @@ class StreamedImages(Streamed):
         """Decode images into rows of ``out``."""
         sources = [self.sources[int(i)] for i in indices]
         decoded = images.each(lambda s: images.read_image(s, self.reading), sources, False)
-        for source, place, image in zip(sources, places, decoded, strict=True):
-            if image.shape != out.shape[1:]:
-                raise images.sizes_differ(
-                    self.sources[0].name, self.shape, source.name, image.shape
-                )
+        for place, image in zip(places, decoded, strict=True):
             out[place] = image
 
 
 def stream_images(
-    name: str,
-    sources: Sequence[ImageSource],
-    reading: Reading,
-    size: tuple[int, int],
-    skip_broken: bool,
+    name: str, sources: Sequence[ImageSource], reading: Reading, skip_broken: bool
 ) -> tuple[StreamedImages, list[int]]:
     """Images as a streamed array, with the indices of those that are readable.
 
     Nothing is decoded, unless broken images are to be left out: what cannot be decoded is known
     only once it has been tried.
     """
-    X = StreamedImages(name, sources, reading, size)
+    X = StreamedImages(name, sources, reading)
     kept = list(range(len(sources)))
     if skip_broken:
         readable = images.each(lambda s: images.read_image(s, reading).shape, sources, True)

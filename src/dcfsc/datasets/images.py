@@ -54,12 +54,12 @@ class ImageSource:
 class Reading:
     """How image files become samples of one shape.
 
-    ``size`` is (height, width), or None for the size that all of them have. An image of another
-    aspect ratio is stretched, or with ``keep_aspect`` loses its margins. ``crop`` is the share of
-    the rest that is taken, from the centre.
+    ``size`` is (height, width). An image of another aspect ratio is stretched, or with
+    ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
+    centre.
     """
 
-    size: tuple[int, int] | None = None
+    size: tuple[int, int]
     gray: bool = True
     crop: float = 1.0
     keep_aspect: bool = False
@@ -67,15 +67,15 @@ class Reading:
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
         w, h = self.crop * width, self.crop * height
-        if self.keep_aspect and self.size is not None:
+        if self.keep_aspect:
             scale = self.crop * min(height / self.size[0], width / self.size[1])
             w, h = scale * self.size[1], scale * self.size[0]
         left, top = (width - w) / 2, (height - h) / 2
         return left, top, left + w, top + h
 
-    def sample_shape(self, size: tuple[int, int]) -> tuple[int, ...]:
-        """The shape of a sample that is read at this height and width."""
-        return size if self.gray else (3, *size)
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of what is read of an image."""
+        return self.size if self.gray else (3, *self.size)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -90,19 +90,13 @@ def read_images(
     sources: Sequence[ImageSource], reading: Reading, *, skip_broken: bool = False
 ) -> tuple[np.ndarray, list[int]]:
     """Read images into one uint8 array; return it with the indices of those that were readable."""
-    X: np.ndarray | None = None
+    X = np.empty((len(sources), *reading.sample_shape()), np.uint8)
     kept: list[int] = []
     for i, image in enumerate(each(lambda s: read_image(s, reading), sources, skip_broken)):
-        if image is None:
-            continue
-        if X is None:
-            # one array from the start: stacking a list would hold the images twice
-            X = np.empty((len(sources), *image.shape), np.uint8)
-        elif image.shape != X.shape[1:]:
-            raise sizes_differ(sources[kept[0]].name, X.shape, sources[i].name, image.shape)
-        X[len(kept)] = image
-        kept.append(i)
-    if X is None:
+        if image is not None:
+            X[len(kept)] = image
+            kept.append(i)
+    if not kept:
         raise none_readable(sources)
     return (X if len(kept) == len(X) else X[: len(kept)].copy()), kept
 
@@ -130,16 +124,6 @@ def none_readable(sources: Sequence[ImageSource]) -> InputError:
     return InputError(f"none of the {len(sources)} images can be read ({sources[0].name}, ...).")
 
 
-def sizes_differ(
-    name: str, first: tuple[int, ...], other_name: str, other: tuple[int, ...]
-) -> InputError:
-    (h, w), (h2, w2) = first[-2:], other[-2:]
-    return InputError(
-        f"images differ in size: {name} is {h}x{w} and {other_name} is {h2}x{w2} (height x "
-        f"width); bring them to one size with size=({h}, {w}), on the command line --size {h}x{w}."
-    )
-
-
 def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     """One upright image, (h, w) or (3, h, w) uint8.
 
@@ -149,23 +133,20 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with decoding(source) as opened:
-        if reading.size is not None:
-            opened.draft(None, _enough(opened, reading))
+        opened.draft(None, _enough(opened, reading))
         sixteen = opened.mode.startswith("I;16") or (
             opened.mode == "I" and opened.format in ("PPM", "PNG")
         )
         image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, reading.gray)
-        if reading.size is not None:
-            box, target = reading.box(*image.size), reading.size[::-1]
-            if image.size != target or box != (0, 0, *image.size):
-                image = image.resize(target, Image.Resampling.BICUBIC, box)
+        box, target = reading.box(*image.size), reading.size[::-1]
+        if image.size != target or box != (0, 0, *image.size):
+            image = image.resize(target, Image.Resampling.BICUBIC, box)
         pixels = np.asarray(image)
     return pixels if reading.gray else np.moveaxis(pixels, -1, 0)
 
 
 def _enough(opened: PILImage, reading: Reading) -> tuple[int, int]:
     """Width and height, as the file has them, at which an image is large enough to be reduced."""
-    assert reading.size is not None
     height, width = header_size(opened)
     left, top, right, bottom = reading.box(width, height)
     ratio = min((bottom - top) / reading.size[0], (right - left) / reading.size[1])

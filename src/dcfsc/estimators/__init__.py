@@ -8,20 +8,24 @@ from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
 from .encoder_features import EncoderFeatures
-from .low_rank import EDSC, LRR, LRSC
+from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
-from .sparse import SSC, SSCOMP, KernelSSC
+from .sparse import SSC, SSCOMP, EnSC, KernelSSC
 
 __all__ = [
+    "ADSSC",
     "DCFSC",
     "DSC",
     "EDSC",
+    "JDSSC",
     "LRR",
     "LRSC",
+    "LSR",
     "SSC",
     "SSCOMP",
     "AutoencoderFeatures",
     "ClosedFormSubspaceClustering",
+    "EnSC",
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
+from dcfsc.errors import InputError
+from dcfsc.machine import resolve_device
 from dcfsc.self_expression import Operator
 from dcfsc.stages import stage
 
 from . import sharded
 from .diagnostics import Diagnostics
-from .validation import groups_of_equal_samples
+from .validation import check_n_clusters, groups_of_equal_samples
 
 HISTORY = "history_"
 
@@ -68,12 +74,18 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     n_clusters: int
     affinity: Any
     assign: str
+    device: Any
+    random_state: Any
 
     labels_: np.ndarray
     confidence_: np.ndarray
     next_best_: np.ndarray
     sample_shape_: tuple[int, ...]
     _operator: Operator | None
+
+    def _affinity(self) -> Any:
+        """The affinity, by name or as an object."""
+        return self.affinity
 
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
@@ -89,7 +101,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         self.coefficients_ = operator
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")
-        matrix = affinities.get(self.affinity, n_clusters)(operator, n_clusters)
+        matrix = affinities.get(self._affinity(), n_clusters)(operator, n_clusters)
         stage("cutting the graph into %d clusters", n_clusters)
         result = spectral.cluster(
             matrix,
@@ -110,6 +122,41 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             if groups is None
             else spectral.certain(groups, n_clusters)
         )
+
+    def cut(self, n_clusters: int) -> Self:
+        """The same fit with fewer clusters: a model that shares the graph and the eigenvectors.
+
+        ``n_clusters`` is at most that of this model, whose graph was made for it: the partition
+        need not be the one that a fit with fewer clusters finds.
+        """
+        check_is_fitted(self)
+        if "embedding_" not in vars(self):
+            raise InputError("a model that was loaded cannot be cut: it has no embedding_.")
+        K = check_n_clusters(n_clusters, int(self.n_clusters))
+        model = copy.copy(self)
+        model.set_params(n_clusters=K)
+        if self.labels_.max() < K:
+            model._set_memberships(spectral.certain(self.labels_, K))
+            return model
+        kept = spectral.default_components(self.assign, K, len(self.labels_))
+        model.embedding_ = replace(
+            self.embedding_,
+            vectors=self.embedding_.vectors[:, :kept],
+            values=self.embedding_.values[:kept],
+        )
+        model.labels_ = spectral.assign(
+            model.embedding_,
+            K,
+            method=self.assign,
+            random_state=check_random_state(self.random_state),
+            device=spectral.place_for_rows(resolve_device(self.device)),
+        )
+        model._set_memberships(
+            spectral.memberships(
+                model.embedding_, model.labels_, K, self.affinity_matrix_, self.assign
+            )
+        )
+        return model
 
     def _set_memberships(self, memberships: spectral.Memberships) -> None:
         self._memberships = memberships

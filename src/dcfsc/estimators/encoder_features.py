@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         check_finite(pixels, first=int(rows[0]))
         for start in range(0, len(rows), size):
             batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + size]))
-            features = encoder(encoder.images.cut(self._colour(batch)))
+            batch = self._colour(batch.to(encoder.device))
+            features = encoder(encoder.images.cut(batch))
             if not torch.isfinite(features).all():
                 raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
             out[rows[start : start + size]] = features.numpy()
@@ -150,11 +151,10 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            return X.read_as(reading(self._checked()))
+            return X.read_as(replace(reading(self._checked()), gray=X.reading.gray))
         if _are_paths(X):
-            how = reading(self._checked())
-            assert how.size is not None
-            return StreamedImages("X", [ImageSource.file(Path(p)) for p in X], how, how.size)
+            sources = [ImageSource.file(Path(path)) for path in X]
+            return StreamedImages("X", sources, reading(self._checked()))
         X = channels_first(images(X, "encoder features"), "X")
         if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Low-rank and dense self-expression: LRR, LRSC and EDSC."""
+"""Low-rank and dense self-expression: LRR, LRSC, EDSC, LSR and the doubly stochastic methods."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from dcfsc import self_expression
+from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic
+from dcfsc.errors import InputError
 
 from .shallow import ShallowClusterer
 
@@ -145,3 +147,160 @@ residual_
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
         return self_expression.dense_self_expression_memory(n, d, dtype, outliers=self.outliers)
+
+
+@dataclass(eq=False, repr=False)
+class LSR(ShallowClusterer):
+    """Least Squares Regression (Lu et al. 2012).
+
+        min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0
+
+    in closed form, with the settings of its authors. :class:`ClosedFormSubspaceClustering` solves
+    the same problem with a lam of its own choice, a sparse graph and no N x N matrix. Cost the
+    smaller of N^3 and N d^2, memory a few N^2.
+
+    Parameters
+    ----------
+    n_clusters : int
+    lam : float
+        The ridge, for rows of unit length (the authors: 0.004 for faces, 0.0048 for motion).
+    scale, affinity, assign, device, random_state
+        As in :class:`SSC`.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    lam: float = 0.004
+    scale: str = "unit"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
+
+    def _solve(self, Z: Tensor) -> Any:
+        return self_expression.solve(Z, self.lam)
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return 3 * dtype.itemsize * n * n + 8 * (n * d + 4 * min(n, d) ** 2)
+
+
+@dataclass(eq=False, repr=False)
+class ADSSC(ShallowClusterer):
+    """Approximate Doubly Stochastic Subspace Clustering, A-DSSC (Lim, Vidal and Haeffele 2020).
+
+        C = argmin 1/2 |Z - C Z|_F^2 + eta1/2 |C|_F^2 + eta3 |C|_1,   diag(C) = 0
+        A = argmin | |C| - eta2 A |_F^2   over doubly stochastic A
+
+    Choose it when an affinity should give every sample the same weight: clusters of very different
+    density, hubs. The first problem is the closed form, or with eta3 > 0 the elastic net. Cost that
+    and N^2 for the search of the entries of A; memory N times the entries of a row that count.
+
+    Parameters
+    ----------
+    n_clusters : int
+    eta1, eta2, eta3 : float
+        For rows of unit length. The smaller eta2, the sparser the affinity; eta3 may be zero.
+    scale, assign, device, random_state
+        As in :class:`SSC`.
+    affinity : "auto", str or callable
+        "auto" is ``DoublyStochastic(eta2, relative=False)``.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    eta1: float = 25.0
+    eta2: float = 0.01
+    eta3: float = 0.0
+    scale: str = "unit"
+    affinity: Any = "auto"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
+
+    def _affinity(self) -> Any:
+        if self.affinity == "auto":
+            return DoublyStochastic(self.eta2, relative=False)
+        return self.affinity
+
+    def _solve(self, Z: Tensor) -> Any:
+        check_weights(self.eta1, self.eta2, self.eta3)
+        if self.eta3 == 0:
+            return self_expression.solve(Z, self.eta1)
+        total = self.eta1 + self.eta3
+        return self_expression.elastic_net_self_expression(
+            Z, l1_ratio=self.eta3 / total, weight=1.0 / total
+        )
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.elastic_net_self_expression_memory(n, d, dtype)
+
+
+@dataclass(eq=False, repr=False)
+class JDSSC(ShallowClusterer):
+    """Joint Doubly Stochastic Subspace Clustering, J-DSSC (Lim, Vidal and Haeffele 2020).
+
+        min 1/2 |Z - C Z|_F^2 + eta1/2 |W - eta2 A|_F^2 + eta3 |W|_1
+
+    over C = P - Q, W = P + Q with P, Q >= 0 of zero diagonal, and doubly stochastic A, which is
+    clustered. Choose it for up to some thousand samples; :class:`ADSSC` is the fast version. Cost
+    4 N^2 d and a projection a step, for some hundred steps; memory ten N^2.
+
+    Parameters
+    ----------
+    n_clusters : int
+    eta1, eta2, eta3 : float
+        For rows of unit length; eta3 may be zero.
+    tol, max_iter : float, int
+        Stop where a step changes the coefficients by no more than this share.
+    scale, affinity, assign, device, random_state
+        As in :class:`SSC`; the affinity is made of A.
+
+    Attributes
+    ----------
+    labels_, affinity_matrix_, embedding_, n_iter_, residual_
+    coefficients_
+        The doubly stochastic A.
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    eta1: float = 0.01
+    eta2: float = 0.2
+    eta3: float = 0.0
+    tol: float = 1e-3
+    max_iter: int = 1000
+    scale: str = "unit"
+    affinity: Any = "magnitude"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
+
+    def _solve(self, Z: Tensor) -> Any:
+        check_weights(self.eta1, self.eta2, self.eta3)
+        return self_expression.joint_affinity(
+            Z,
+            self.eta1,
+            self.eta2,
+            self.eta3,
+            NearestDoublyStochastic(),
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.joint_affinity_memory(n, d, dtype)
+
+
+def check_weights(eta1: float, eta2: float, eta3: float) -> None:
+    for name, value, least in (("eta1", eta1, True), ("eta2", eta2, True), ("eta3", eta3, False)):
+        if not (0 < value < float("inf") or (value == 0 and not least)):
+            kind = "a positive number" if least else "zero or a positive number"
+            raise InputError(f"{name} must be {kind}; got {value!r}.")

@@ -16,19 +16,23 @@ from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
 from .encoder_features import EncoderFeatures, reading
-from .low_rank import EDSC, LRR, LRSC
+from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
-from .sparse import SSC, SSCOMP, KernelSSC
+from .sparse import SSC, SSCOMP, EnSC, KernelSSC
 
 METHODS: dict[str, type[SubspaceClusterer]] = {
     "dcfsc": DCFSC,
     "closed-form": ClosedFormSubspaceClustering,
     "dsc": DSC,
+    "a-dssc": ADSSC,
     "edsc": EDSC,
+    "ensc": EnSC,
+    "j-dssc": JDSSC,
     "kssc": KernelSSC,
     "lrr": LRR,
     "lrsc": LRSC,
+    "lsr": LSR,
     "ssc": SSC,
     "ssc-omp": SSCOMP,
 }

@@ -15,7 +15,7 @@ from torch import Tensor
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import require_memory, resolve_device
 from dcfsc.neighbours import unit_rows
-from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
+from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
 
 from .base import SubspaceClusterer
 from .validation import as_float, check_array, check_n_clusters
@@ -48,6 +48,14 @@ def with_squares(Z: Tensor) -> Tensor:
         f"the largest value of X is {largest:.3g}, whose square no float64 holds; rescale the "
         "data, or give scale='max'."
     )
+
+
+def as_operator(result: Any) -> Operator:
+    """The operator of a solver's result, or the result itself where it is one."""
+    if isinstance(result, Operator):
+        return result
+    C = result.coefficients
+    return SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
 
 
 class ShallowClusterer(SubspaceClusterer):
@@ -94,7 +102,5 @@ class ShallowClusterer(SubspaceClusterer):
         self.residual_ = float(getattr(result, "residual", 0.0))
         if not getattr(result, "converged", True):
             warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=3)
-        C = result.coefficients
-        explicit = SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
-        self._cluster(X, explicit, n_clusters, random_state)
+        self._cluster(X, as_operator(result), n_clusters, random_state)
         return self

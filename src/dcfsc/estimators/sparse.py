@@ -1,4 +1,4 @@
-"""Sparse self-expression: SSC, KernelSSC and SSCOMP."""
+"""Sparse self-expression: SSC, KernelSSC, SSCOMP and EnSC."""
 
 from __future__ import annotations
 
@@ -166,3 +166,53 @@ residual_
         return self_expression.orthogonal_matching_pursuit_memory(
             n, d, dtype, k=int(self.n_nonzero)
         )
+
+
+@dataclass(eq=False, repr=False)
+class EnSC(ShallowClusterer):
+    """Elastic Net Subspace Clustering (You, Li, Robinson and Vidal 2016).
+
+        min_{c_i} r |c_i|_1 + (1 - r)/2 |c_i|^2 + g_i/2 |z_i - c_i Z|^2,   c_ii = 0
+
+    exactly, each sample over an active set that grows by what its residual asks for. Choose it for
+    many samples when codes should be sparse and yet connect a subspace: it is more accurate than
+    matching pursuit, and slower. Cost 2 N^2 d a round for some five rounds, memory N times the
+    coefficients of a sample and a block of rows; the affinity is sparse.
+
+    Parameters
+    ----------
+    n_clusters : int
+    l1_ratio : float
+        r, between 0 and 1; near 1 codes are sparse.
+    alpha : float
+        g_i in units of the least weight that gives sample i a coefficient; more than 1.
+    tol, max_iter : float, int
+        Stop where no sample outside a code violates the optimality conditions by more than the
+        share ``tol``, or after so many rounds.
+    scale, affinity, assign, device, random_state
+        As in :class:`SSC`.
+
+    Attributes
+    ----------
+    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    l1_ratio: float = 0.95
+    alpha: float = 50.0
+    tol: float = 1e-3
+    max_iter: int = 100
+    scale: str = "unit"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
+
+    def _solve(self, Z: Tensor) -> Any:
+        return self_expression.elastic_net_self_expression(
+            Z, self.alpha, self.l1_ratio, tol=self.tol, max_iter=self.max_iter
+        )
+
+    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        return self_expression.elastic_net_self_expression_memory(n, d, dtype)

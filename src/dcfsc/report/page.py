@@ -65,41 +65,49 @@ def render(
 
     Links to files are relative to the folder ``base``; without one there are none.
     """
+    sheet = sprites(details)
+    present = list(range(int(record["n_clusters"])) if clusters is None else clusters)
+    K = max(present) + 1
+    titles = [(names or {}).get(k, str(k)) for k in range(K)]
+    colours = cluster_colours(K)
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            record=record,
+            details=details,
+            style=(HERE / "page.css").read_text(encoding="utf-8"),
+            script=(HERE / "page.js").read_text(encoding="utf-8"),
+            sheet=sheet,
+            colours=colours,
+            titles=titles,
+            most_labels=MOST_LABELS,
+            present=present,
+            data=_embedded(page_data(details, sheet, colours, titles, base)),
+            summary=sections.summary(record, details, present),
+            clusters=sections.clusters(present, details),
+            merges=hints.merge_hints(details, present),
+            splits=hints.split_hints(details, present),
+            affinity=sections.affinity(details),
+            spectrum=sections.spectrum(record, details),
+            losses=sections.losses(record),
+            ridge=sections.ridge(record, details),
+            graph=sections.graph(details),
+            truth=sections.truth(details, present, titles),
+        )
+    )
+
+
+def environment() -> Any:
+    """The templates beside this file."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    sheet = _sheet(details)
-    present = list(range(int(record["n_clusters"])) if clusters is None else clusters)
-    K = max(present) + 1
-    titles = [(names or {}).get(k, str(k)) for k in range(K)]
-    colours = cluster_colours(K)
-    return environment.get_template("page.html").render(
-        record=record,
-        details=details,
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
-        script=(HERE / "page.js").read_text(encoding="utf-8"),
-        sheet=sheet,
-        colours=colours,
-        titles=titles,
-        most_labels=MOST_LABELS,
-        present=present,
-        data=_embedded(page_data(details, sheet, colours, titles, base)),
-        summary=sections.summary(record, details),
-        clusters=sections.clusters(present, details),
-        merges=hints.merge_hints(details, present),
-        splits=hints.split_hints(details, present),
-        affinity=sections.affinity(details),
-        spectrum=sections.spectrum(record, details),
-        losses=sections.losses(record),
-        ridge=sections.ridge(record, details),
-        graph=sections.graph(details),
-        truth=sections.truth(details, present, titles),
     )
 
 
@@ -145,7 +153,7 @@ def page_data(
     if len(details.files):
         shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
         if base is not None:
-            shown["link"] = [_link(file, base) for file in details.files.tolist()]
+            shown["link"] = [file_link(file, base) for file in details.files.tolist()]
     return {
         "shown": shown,
         "view": {
@@ -162,7 +170,7 @@ def page_data(
     }
 
 
-def _link(file: str, base: Path) -> str:
+def file_link(file: str, base: Path) -> str:
     """The file as a URL, relative to the page's folder where there is a way to it."""
     try:
         return quote(os.path.relpath(file, base).replace(os.sep, "/"))
@@ -181,7 +189,8 @@ def _all_labels(details: Details) -> dict[str, Any] | None:
     }
 
 
-def _sheet(details: Details) -> dict[str, Any] | None:
+def sprites(details: Details) -> dict[str, Any] | None:
+    """The pictures as one image, and how to show it; None where there are none."""
     if not details.has_images:
         return None
     height, width = details.thumbnails.shape[1:3]

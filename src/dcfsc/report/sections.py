@@ -21,13 +21,17 @@ CLOSE_GAP = 0.7  # a second gap of this share of the first takes the weight from
 PHASES = {"pretrain": "Pre-training (reconstruction)", "train": "Training"}
 
 
-def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
+def summary(record: Mapping[str, Any], details: Details, present: Sequence[int]) -> dict[str, Any]:
     """Headline, tiles, and facts by group."""
+    edited = not np.array_equal(details.labels, details.parts // 2)
+    before = "; before merging and splitting" if edited else ""
     data, machine = record["data"], record.get("machine") or {}
     scores, timings = record.get("scores"), record.get("timings") or {}
     tiles = []
     if scores:
-        tiles.append(("error", f"{scores['error']:.2f} %", "best matching of clusters to classes"))
+        tiles.append(
+            ("error", f"{scores['error']:.2f} %", f"best matching of clusters to classes{before}")
+        )
         tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalised mutual information"))
         tiles.append(("ARI", f"{scores['ari']:.3f}", "Rand index adjusted for chance"))
     tiles.append(("confidence", f"{details.confidence.mean():.2f}", "mean over all samples"))
@@ -43,7 +47,7 @@ def summary(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
         ("Data", f"{data['name']}: {data['n']:,} samples of {shape} ({data.get('dtype', '')})"),
         ("Labels", f"{classes} classes, used only to score" if classes else "none given"),
         ("Method", record["method"]),
-        ("Clusters", str(record["n_clusters"])),
+        ("Clusters", f"{record['n_clusters']}{f', edited to {len(present)}' if edited else ''}"),
         ("Features", (record.get("features") or {}).get("name")),
         ("Seed", str(record.get("seed"))),
         ("Representation", record.get("representation_")),

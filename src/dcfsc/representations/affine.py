@@ -46,6 +46,9 @@ MISSED = 0.5  # share of a constant that is no linear function of samples on fla
 SPARE = 5  # ranks are tried up to so many times K: perspective bends flats a little
 RANKS = 12
 DISTORTION = 3e-3  # e^2 over the variance
+# Share of the variance outside of the flats found, above which there are none. Trajectories of
+# rigid bodies leave 0.1% at most, hand movements, which are smooth and no flats, 5% or more.
+BENT = 0.01
 
 
 class AffineSubspaces(Representation):
@@ -57,6 +60,7 @@ class AffineSubspaces(Representation):
     keeps_lengths = True
     mean: Tensor
     W: Tensor
+    _fitted: tuple[Tensor, float] | None = None  # a sample, and what its flats leave out
 
     @classmethod
     def obstacle(cls, setting: Setting) -> str | None:
@@ -69,10 +73,12 @@ class AffineSubspaces(Representation):
         return low and not is_image(setting.sample_shape) and cls.obstacle(setting) is None
 
     def suits(self, X: Tensor) -> bool:
-        """Whether K flats off the origin hold nearly all of the variance of each feature.
+        """Whether K flats off the origin hold nearly all of the variance.
 
-        Samples on such flats satisfy X w = 1 for some w. Subspaces through the origin do not, and
-        need no homogeneous coordinate.
+        First that of each feature in their joint span, then that of the samples in the flats that
+        a fit finds: smooth curves pass the first test, and not the second. Samples on such flats
+        satisfy X w = 1 for some w. Subspaces through the origin do not, and need no homogeneous
+        coordinate.
         """
         most = FLAT * self.setting.n_clusters
         if not 3 * most < len(X) < MOST_SAMPLES:  # so many are a sample of still more
@@ -80,7 +86,11 @@ class AffineSubspaces(Representation):
         Z = _small(X)
         scale = Z.std(dim=0, correction=0)
         Z = Z / torch.where(scale > 0, scale, 1.0)
-        return outside(Z, most) <= OUTSIDE and missed(Z, most) < MISSED
+        if outside(Z, most) > OUTSIDE or missed(Z, most) >= MISSED:
+            return False
+        self.fit(X)
+        assert self._fitted is not None
+        return self._fitted[1] <= BENT
 
     def solve_part(self, part: Part) -> Operator:
         alone = AffineSubspaces(self.setting)
@@ -88,6 +98,8 @@ class AffineSubspaces(Representation):
         return alone.solve(alone.transform(part.Z))
 
     def fit(self, Z: Tensor) -> None:
+        if self._fitted is not None and self._fitted[0] is Z:
+            return  # by `suits`
         K = self.setting.n_clusters
         X = _small(Z)
         self.mean = Z.double().mean(dim=0)
@@ -103,11 +115,12 @@ class AffineSubspaces(Representation):
             labels = self._partition(unit_rows(U[:, :r]).to(Z.dtype))
             length = coding_length(X, labels, DISTORTION * float(X.square().sum()) / len(X))
             if length < best * (1.0 - 1e-9):
-                best, kept = length, r
+                best, kept, found = length, r, labels
         W = Vt[:kept].mT / s[:kept]
         W[:-1] /= float(Z.abs().max().double()) or 1.0
         W[-1] *= size or 1.0
         self.W = W
+        self._fitted = Z, outside_of_flats(X, found)
 
     def _partition(self, R: Tensor) -> np.ndarray:
         K, graph = self.setting.n_clusters, TOPK(CosineForm(R), self.setting.n_clusters)
@@ -121,6 +134,7 @@ class AffineSubspaces(Representation):
         ).labels
 
     def transform(self, Z: Tensor) -> Tensor:
+        self._fitted = None  # a model does not keep the sample
         return unit_rows((Z.double() - self.mean) @ self.W[:-1] + self.W[-1]).to(Z.dtype)
 
     @property
@@ -144,6 +158,17 @@ def outside(Z: Tensor, rank: int) -> float:
     squares = squared_singular_values(Z - Z.mean(dim=0)).sort(descending=True).values
     total = float(squares.sum())
     return float(squares[rank:].sum()) / total if total > 0 else 1.0
+
+
+def outside_of_flats(X: Tensor, labels: np.ndarray) -> float:
+    """The share of the variance of X (n, d) that flats of dimension three, one a group, leave."""
+    total = float((X - X.mean(dim=0)).square().sum())
+    left = 0.0
+    for label in np.unique(labels):
+        group = X[torch.from_numpy(labels == label).to(X.device)]
+        squares = squared_singular_values(group - group.mean(dim=0)).sort(descending=True).values
+        left += float(squares[FLAT - 1 :].clamp_min(0.0).sum())
+    return left / total if total > 0 else 0.0
 
 
 def missed(Z: Tensor, rank: int) -> float:

@@ -11,8 +11,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,36 @@ def execute(request: RunRequest, started: Started | None = None) -> Run | None:
     """
     executor = ManyProcesses(request) if distributed.launched() else OneProcess(request)
     return executor.run(started)
+
+
+def execute_each(
+    request: RunRequest, counts: Sequence[int], started: Started | None = None
+) -> list[Run]:
+    """A run for each number of clusters, all cut from one graph and one set of eigenvectors.
+
+    The graph is made for the largest number. The runs are in folders of their own, ``OUT/k10`` or
+    ``runs/NAME-k10``; all of these are checked before the work. The runs come in the order of
+    ``counts``.
+    """
+    if distributed.launched():
+        raise InputError("several numbers of clusters need all samples in one process; give one.")
+    if request.resume:
+        raise InputError("--resume is for one number of clusters; give one, with its folder.")
+    request = request.seeded()
+    requests = {}
+    for K in sorted(set(counts), reverse=True):
+        folder = life.default_folder(f"{request.name}-k{K}")
+        folder = folder if request.out is None else request.out / f"k{K}"
+        life.check_free(folder, resume=False, overwrite=request.overwrite)
+        requests[K] = replace(request.with_options(n_clusters=K), out=folder)
+    runs: dict[int, Run] = {}
+    whole: Job | None = None
+    for K, each in requests.items():
+        executor = OneProcess(each) if whole is None else CutFrom(each, whole)
+        job = executor._prepare()
+        runs[K] = executor._write(job, started if whole is None else None)
+        whole = whole or job
+    return [runs[K] for K in counts]
 
 
 @dataclass(frozen=True)
@@ -150,6 +180,21 @@ class OneProcess:
         job.estimator.fit(X)
         timings["fit_seconds"] = round(time.perf_counter() - begin, 4)
         return timings
+
+
+class CutFrom(OneProcess):
+    """A run that shares the graph and the eigenvectors of one with more clusters."""
+
+    def __init__(self, request: RunRequest, whole: Job):
+        super().__init__(request)
+        self._whole = whole
+
+    def _prepare(self) -> Job:
+        K = check_n_clusters(self.request.given["n_clusters"], len(self.request.data), least=2)
+        return Job(self.request, self._whole.estimator.cut(K), self._whole.transformer, None)
+
+    def _fit(self, job: Job) -> dict[str, float]:
+        return {"fit_seconds": 0.0}  # the cut is a small part of the first run's time
 
 
 class ManyProcesses(OneProcess):

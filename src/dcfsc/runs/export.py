@@ -124,7 +124,10 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
             "parquet."
         )
     if target.exists() and not overwrite:
-        raise InputError(f"{target} is there already; add --overwrite, or choose another --out.")
+        raise InputError(
+            f"{target} is there already; add --overwrite to replace it, or choose another folder "
+            "with --out."
+        )
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; choose a folder with --out.")
     missing = [path for path in samples.paths if not os.path.isfile(path)]

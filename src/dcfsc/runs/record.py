@@ -13,6 +13,7 @@ import numpy as np
 
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
+from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.datasets.images import Reading, check_size
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
@@ -89,18 +90,21 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
-    size = values.get("size")
     try:
-        return Reading(**{**values, "size": None if size is None else check_size(tuple(size))})
-    except TypeError:
-        return None  # of a later version
+        size = check_size(tuple(values["size"]))
+        return None if size is None else Reading(**{**values, "size": size})
+    except (KeyError, TypeError):
+        return None  # of another version
 
 
 def fingerprint(X: Any) -> str:
     """SHA-256 of up to ``WITNESSES`` samples of X (N, ...), spread evenly."""
     digest = hashlib.sha256()
-    for row in np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64)):
-        digest.update(np.ascontiguousarray(X[int(row)]).tobytes())
+    rows = np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64))
+    # image files are decoded together, by several threads
+    samples = X[rows] if isinstance(X, StreamedImages) else (X[int(row)] for row in rows)
+    for sample in samples:
+        digest.update(np.ascontiguousarray(sample).tobytes())
     return digest.hexdigest()
 
 
@@ -125,6 +129,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     result = {
         **{name: fitted.get(name) for name in CHOSEN},
         "cluster_sizes": sizes.tolist(),
+        "confidence": float(np.mean(estimator.confidence_)),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),
         "history": list(fitted.get("history_", ())),
         "model": MODEL if hasattr(estimator, "save") else None,

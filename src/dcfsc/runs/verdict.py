@@ -2,7 +2,7 @@
 
 The choice of a representation clusters random parts of the samples, and its stability says how well
 these partitions agree. Clusters that depend on which samples are there say little about the data.
-How much that means was counted on 190 draws of the benchmark problems: `CALIBRATION` has the
+How much that means was counted on draws of the benchmark problems: `CALIBRATION` has the
 number of draws at each level, and how many of them had an error above 20% against their labels
 (``results/benchmarks/variants.json``; the levels were set with these counts in view).
 """
@@ -25,10 +25,10 @@ class Level(NamedTuple):
 
 
 CALIBRATION = (
-    Level(0.95, "these clusters are stable", 98, 17),
-    Level(0.9, "these clusters are fairly stable; look at the doubtful samples", 27, 10),
+    Level(0.95, "these clusters are stable", 90, 18),
+    Level(0.9, "these clusters are fairly stable; look at the doubtful samples", 25, 9),
     Level(0.8, "these clusters are doubtful", 23, 18),
-    Level(-1.0, "do not trust these clusters", 42, 40),
+    Level(-1.0, "do not trust these clusters", 35, 33),
 )
 
 

@@ -9,9 +9,11 @@ from .combined import Combined
 from .cosine import CosineForm
 from .dense import dense_self_expression, dense_self_expression_memory
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, target_dof
+from .elastic_net import elastic_net_self_expression, elastic_net_self_expression_memory
 from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, squared_singular_values
+from .joint_affinity import joint_affinity, joint_affinity_memory
 from .kernel import (
     kernel_matrix,
     kernel_sparse_self_expression,
@@ -47,7 +49,11 @@ __all__ = [
     "dense_self_expression",
     "dense_self_expression_memory",
     "effective_dof",
+    "elastic_net_self_expression",
+    "elastic_net_self_expression_memory",
     "gram",
+    "joint_affinity",
+    "joint_affinity_memory",
     "kernel_matrix",
     "kernel_sparse_self_expression",
     "kernel_sparse_self_expression_memory",

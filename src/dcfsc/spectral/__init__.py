@@ -6,7 +6,13 @@ labels lives here.
 """
 
 from dcfsc.spectral.assignment import assign
-from dcfsc.spectral.clustering import SpectralResult, cluster, place_for, place_for_rows
+from dcfsc.spectral.clustering import (
+    SpectralResult,
+    cluster,
+    default_components,
+    place_for,
+    place_for_rows,
+)
 from dcfsc.spectral.confidence import KEPT, Memberships, certain, memberships
 from dcfsc.spectral.coupling import coupling, halves
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
@@ -20,6 +26,7 @@ __all__ = [
     "certain",
     "cluster",
     "coupling",
+    "default_components",
     "eigengap",
     "embed",
     "halves",

@@ -1,0 +1,41 @@
+"""The command compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.options import JsonOption, QuietOption
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN", help="A run on the same samples.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("compare.html"),
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs on one page: agreement, who moved where, which is the more stable."""
+    from dcfsc.runs.compare import compare_runs
+
+    found = compare_runs(first, second, out)
+    if as_json:
+        numbers = {"n": found.n, "matched": found.matched, "ari": found.ari, "nmi": found.nmi}
+        flows = [[flow.source, flow.target, flow.count] for flow in found.flows]
+        more = {"moved": found.moved, "stability": found.stability, "flows": flows}
+        print(json.dumps({"page": str(out), **numbers, **more}))
+    elif not quiet:
+        output.print_facts(
+            [
+                ("samples", f"{found.n:,}, {found.moved:,} of them moved"),
+                ("matching clusters", f"{100 * found.matched:.2f} %"),
+                ("ARI", f"{found.ari:.4f}"),
+                ("NMI", f"{found.nmi:.4f}"),
+                ("stability", found.stability),
+                ("page", str(out)),
+            ]
+        )
