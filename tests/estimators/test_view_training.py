@@ -15,6 +15,7 @@ class Stop(Exception):
 
 
 SMALL = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8)
+WIDER = ResidualSpec((1, 8, 8), (16, 32), 1, hidden=32, projection=16)
 PLAIN = {"contrast": 1.0, "noise": 1.0}
 
 
@@ -37,13 +38,13 @@ def model(K=3, **options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return model(views="auto", steps=20).fit(stripes()[0])
+    return model(views="auto", steps=20, network=WIDER).fit(stripes()[0])
 
 
 def test_images_are_clustered_without_labels(fitted):
     X, y = stripes()
     assert clustering_error(y, fitted.labels_) < 3
-    assert fitted.latents_.shape == (90, 8)
+    assert fitted.latents_.shape == (90, 32)
     np.testing.assert_allclose(np.linalg.norm(fitted.latents_, axis=1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(fitted.transform(X), fitted.latents_, atol=1e-5)
     assert len(fitted.history_) == 20
@@ -116,7 +117,8 @@ def test_going_on_gives_the_undisturbed_result(undisturbed, tmp_path, step):
 
 def test_a_checkpoint_keeps_the_changes_that_were_chosen(fitted, tmp_path):
     X, file = stripes()[0], tmp_path / "checkpoint"
-    options = {"views": "auto", "steps": 20, "checkpoint": file, "checkpoint_every": 0}
+    options = {"views": "auto", "steps": 20, "network": WIDER}
+    options |= {"checkpoint": file, "checkpoint_every": 0}
 
     def stop(row):
         if row["step"] == 2:

@@ -77,6 +77,14 @@ def test_agreement_does_not_depend_on_the_names_of_clusters():
     np.testing.assert_array_equal(agreed(labels, renamed), kept)
 
 
+def test_a_cluster_that_the_others_do_not_have_keeps_its_labels_where_it_may():
+    """The others join the clusters 1 and 2, and one sample of cluster 0 is elsewhere."""
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2])
+    others = np.array([0, 0, 0, 2, 1, 1, 1, 1, 1])
+    assert agreed(labels, others).tolist() == [0, 0, 0, -1, 1, 1, 1, -1, -1]
+    assert agreed(labels, others, 0.5).tolist() == [0, 0, 0, -1, 1, 1, 1, 2, 2]
+
+
 def test_lessons_survive_a_state_dict():
     lessons = Lessons(5, torch.device("cpu"), k=2)
     lessons.learn(GRAPH, LABELS)

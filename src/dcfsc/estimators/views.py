@@ -18,12 +18,11 @@ from dcfsc.training import (
     Clustering,
     History,
     Schedule,
-    ViewModel,
     ViewOptions,
-    Views,
     check_compilable,
     check_precision,
     fit_view_model,
+    view_features,
 )
 from dcfsc.training.progress import progress_bar
 
@@ -75,7 +74,6 @@ class ViewEstimator(NetworkEstimator):
     labels_: np.ndarray
     view_strengths_: dict[str, float]
     view_consistency_: dict[str, float]
-    views_averaged_: int
     lam_: float | None
     effective_dof_: float | None
     leverage_: np.ndarray | None
@@ -98,7 +96,7 @@ class ViewEstimator(NetworkEstimator):
         return "view_strengths_" in vars(self)
 
     def _forget_views(self) -> None:
-        for name in ("view_strengths_", "view_consistency_", "views_averaged_", "_closed_form"):
+        for name in ("view_strengths_", "view_consistency_", "_closed_form"):
             self.__dict__.pop(name, None)
 
     def _fit_views(
@@ -130,9 +128,9 @@ class ViewEstimator(NetworkEstimator):
             )
         self.history_ = History(self.history_)  # the callbacks stay behind
         self.network_ = model.network
-        self.view_strengths_, self.view_consistency_ = model.views.strengths, model.consistency
-        self.views_averaged_ = model.averaged
-        self._cluster_features(len(X), model.features(inputs), n_clusters, random_state)
+        self.view_strengths_, self.view_consistency_ = model.strengths, model.consistency
+        Z = view_features(self.network_, inputs)
+        self._cluster_features(len(X), Z, n_clusters, random_state)
 
     def _view_options(self, device: torch.device) -> ViewOptions:
         gpu = device.type == "cuda"
@@ -204,8 +202,7 @@ class ViewEstimator(NetworkEstimator):
             return super()._encode(X)
         device = resolve_device(self.device)
         inputs = NetworkInputs(check_array(self, X, reset=False), device, self.input_scale_)
-        views = Views(self.network_.spec.sample_shape, self.view_strengths_)
-        return ViewModel(self.network_, views, self.views_averaged_).features(inputs)
+        return view_features(self.network_, inputs)
 
     def _unseen_views(self, X: Any) -> tuple[Operator, Tensor]:
         check_whole(self)
@@ -222,15 +219,14 @@ class ViewEstimator(NetworkEstimator):
                 del parts[name]
             tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
             values["closed_form"] = closed
-            averaged = self.views_averaged_
-            values["views"] = [self.view_strengths_, self.view_consistency_, averaged]
+            values["views"] = [self.view_strengths_, self.view_consistency_]
         return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
         if "views" not in values:
             return
-        self.view_strengths_, self.view_consistency_, self.views_averaged_ = values["views"]
+        self.view_strengths_, self.view_consistency_ = values["views"]
         self.latents_ = tensors["latents"].numpy()
         self._closed_form = self._closed_form_of(int(self.n_clusters), None)
         parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own

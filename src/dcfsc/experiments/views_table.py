@@ -77,7 +77,6 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "memory": memory.record(),
         "strengths": fitted.get("view_strengths_"),
         "consistency": fitted.get("view_consistency_"),
-        "averaged": fitted.get("views_averaged_"),
         "notes": samples.notes,
         "versions": versions(),
         "machine": machine(session.device),

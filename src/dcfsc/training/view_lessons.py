@@ -48,12 +48,14 @@ class Lessons(nn.Module):
         place = (uniform[:, None] >= self.shares[rows]).sum(dim=1)
         return self.partners[rows, place.clamp_max(self.partners.shape[1] - 1)]
 
-    def learn(self, graph: csr_array | None, labels: np.ndarray | None) -> None:
+    def learn(
+        self, graph: csr_array | None, labels: np.ndarray | None, doubtful: float = 0.0
+    ) -> None:
         """Take partners from an affinity (N, N), and targets from the clusters (N,) that it has.
 
         The clusters of the first lesson are kept, and are no targets. Those of a later one are
-        where the first lesson's agree with them. Where processes share the samples, the first one
-        brings graph and labels, and all of them learn.
+        where the first lesson's agree with them (:func:`agreed`). Where processes share the
+        samples, the first one brings graph and labels, and all of them learn.
         """
         if graph is not None and labels is not None:
             partners, shares = strongest(graph, self.partners.shape[1] - 1)
@@ -63,15 +65,17 @@ class Lessons(nn.Module):
             if (first < 0).all():
                 self.first.copy_(torch.from_numpy(labels))
             else:
-                self.targets.copy_(torch.from_numpy(agreed(labels, first)))
+                self.targets.copy_(torch.from_numpy(agreed(labels, first, doubtful)))
         for buffer in self.buffers():
             distributed.broadcast(buffer, 0)
 
 
-def agreed(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
+def agreed(labels: np.ndarray, others: np.ndarray, doubtful: float = 0.0) -> np.ndarray:
     """Labels (N,) where another clustering agrees, -1 elsewhere.
 
-    The clusters of both are matched one to one, so that as many samples as possible agree.
+    The clusters of both are matched one to one, so that as many samples as possible agree. A
+    cluster in which less than the share ``doubtful`` does keeps all of its labels: there the two
+    differ about what is a cluster, not about single samples.
     """
     k = int(max(labels.max(), others.max())) + 1
     together = np.zeros((k, k), dtype=np.int64)
@@ -79,7 +83,9 @@ def agreed(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
     rows, columns = linear_sum_assignment(together, maximize=True)
     match = np.empty(k, dtype=np.int64)
     match[rows] = columns
-    return np.where(match[labels] == others, labels, -1)
+    share = together[np.arange(k), match] / np.maximum(together.sum(axis=1), 1)
+    kept = (match[labels] == others) | (share[labels] < doubtful)
+    return np.where(kept, labels, -1)
 
 
 def strongest(graph: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -185,35 +185,16 @@ def _whole(output: Tensor, own: slice, n: int) -> Tensor:
 
 
 @torch.no_grad()
-def view_features(
-    network: Any,
-    X: Inputs,
-    views: Views | None = None,
-    *,
-    count: int = 8,
-    precision: str = "float32",
-) -> Tensor:
-    """Features (N, d) at unit length: the mean of those of the samples and of ``count`` views.
-
-    The views are the same for every sample and every call, so that a sample's features depend on
-    nothing but itself.
-    """
+def view_features(network: Any, X: Inputs, precision: str = "float32") -> Tensor:
+    """Features (N, d) of the samples themselves, at unit length."""
     network.eval()
-    drawn = None
-    if views is not None and count:
-        drawn = views.draw(count, torch.Generator(X.device).manual_seed(0))
-    out = torch.zeros(len(X), network.latent_dim, device=X.device)
+    out = torch.empty(len(X), network.latent_dim, device=X.device)
     for rows in chunk_slices(len(X), evaluation_chunk(X)):
         x = X[rows]
-        for i in range(1 if drawn is None else 1 + count):
-            view = x
-            if i and views is not None and drawn is not None:
-                same = torch.full((len(x),), i - 1, device=x.device)
-                view = views.apply(x, drawn.rows(same))
-            with network_context(precision, x.device):
-                features = network.encoder(_channels_last(view))
-            out[rows] += F.normalize(features.float(), dim=1)
-    return F.normalize(out, dim=1)
+        with network_context(precision, x.device):
+            features = network.encoder(_channels_last(x))
+        out[rows] = F.normalize(features.float(), dim=1)
+    return out
 
 
 def _channels_last(x: Tensor) -> Tensor:

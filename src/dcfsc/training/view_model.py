@@ -5,9 +5,8 @@
     closed form of the features -> better neighbours; and clusters as targets, where those of the
                                    samples agree with them
 
-Both clusterings err, but seldom together. So their agreement is also what decides, without labels,
-where there is a choice: between strong and gentle changes, after a short training with either, and
-at the end between features of the samples and features averaged over views.
+Both clusterings err, but seldom together. So their agreement also decides, without labels, between
+strong and gentle changes, after a short training with either.
 
 Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
 """
@@ -18,7 +17,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,9 +41,12 @@ logger = logging.getLogger("dcfsc")
 
 LOSSES = {"contrastive": 1.0, "clusters": 1.0}
 # After these shares of the training the features are clustered, to teach the rest of it.
-LESSONS = (0.4, 0.7)
+# By the second time whole clusters of the features are trusted that the samples' do not confirm.
+LESSONS = {0.4: 0.0, 0.7: 0.5}
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
-AVERAGED = 8  # views that features may be averaged over
+# Gentle changes keep features close to the samples, which favours them: they must leave so much
+# less disagreement than strong ones.
+GENTLE_SHARE = 2 / 3
 # Samples that decide on the changes, and how many of them a cluster must have.
 CHOICE_SAMPLES, CHOICE_PER_CLUSTER = 2000, 30
 FEWEST_PER_CLUSTER = 4
@@ -79,31 +81,21 @@ class ViewOptions:
     compiled: bool = False
 
 
+@dataclass(frozen=True)
 class ViewModel:
     """A trained encoder and the views it was trained on.
 
     Attributes
     ----------
     network : the encoder with its projector and classifier.
-    views : the random views.
-    averaged : the number of views that features are averaged over, besides the sample itself.
+    strengths : of the changes that views have.
     consistency : of each change, at the strength taken or at the weakest tried; empty where the
         changes were given.
     """
 
-    def __init__(
-        self,
-        network: Any,
-        views: Views,
-        averaged: int = 0,
-        consistency: Mapping[str, float] | None = None,
-    ):
-        self.network, self.views, self.averaged = network, views, averaged
-        self.consistency = dict(consistency or {})
-
-    def features(self, X: Inputs) -> Tensor:
-        """Features (N, d) at unit length."""
-        return view_features(self.network, X, self.views, count=self.averaged)
+    network: ViewNetwork
+    strengths: dict[str, float]
+    consistency: dict[str, float]
 
 
 def fit_view_model(
@@ -130,11 +122,7 @@ def fit_view_model(
     if checkpoint is not None:
         checkpoint.notes["views"] = strengths, consistency
     network = run.train(strengths, options.schedule, history, checkpoint)
-    model = ViewModel(network, Views(spec.sample_shape, strengths), consistency=consistency)
-    stage("clustering the features, of samples and of views of them")
-    agreement = [run.agreement(network, model.views, count) for count in (0, AVERAGED)]
-    model.averaged = AVERAGED if agreement[1] > agreement[0] else 0
-    return model
+    return ViewModel(network, dict(strengths), dict(consistency))
 
 
 class _Run:
@@ -166,11 +154,11 @@ class _Run:
         network = ViewNetwork(self.spec, torch.Generator().manual_seed(self.seeds[0]))
         network = network.to(self.X.device)
 
-        def lesson() -> None:
-            self.teach(lambda: view_features(network, self.X, precision=self.options.precision))
+        def lesson(doubtful: float) -> Callable[[], None]:
+            return lambda: self.teach(lambda: self._features(network), doubtful)
 
         useful = self.options.partners > 0 or "clusters" in self.losses
-        plan = LESSONS if lessons and useful else ()
+        plan = LESSONS if lessons and useful else {}
         train_views(
             network,
             self.X,
@@ -181,25 +169,28 @@ class _Run:
             n_clusters=self.spec.n_clusters,
             generator=torch.Generator(self.X.device).manual_seed(self.seeds[1]),
             history=history,
-            lessons_at={1 + int(share * schedule.steps): lesson for share in plan},
+            lessons_at={1 + int(s * schedule.steps): lesson(d) for s, d in plan.items()},
             precision=self.options.precision,
             compiled=self.options.compiled,
             checkpoint=checkpoint,
         )
         return network
 
-    def teach(self, rows: Callable[[], Tensor]) -> None:
+    def teach(self, rows: Callable[[], Tensor], doubtful: float = 0.0) -> None:
         """Let the first process cluster the rows, and all of them learn from it."""
         clustering = self._cluster(rows)
-        self.lessons.learn(clustering.graph, clustering.labels)
+        self.lessons.learn(clustering.graph, clustering.labels, doubtful)
 
-    def agreement(self, network: ViewNetwork, views: Views, count: int) -> float:
-        """The share of samples in whose clusters the features and the first lesson agree."""
-        labels = self._cluster(lambda: view_features(network, self.X, views, count=count)).labels
+    def disagreement(self, network: ViewNetwork) -> float:
+        """The share of samples in whose clusters the features and the first lesson differ."""
+        labels = self._cluster(lambda: self._features(network)).labels
         share = 0.0
         if labels is not None:
-            share = float((agreed(labels, self.lessons.first.cpu().numpy()) >= 0).mean())
+            share = float((agreed(labels, self.lessons.first.cpu().numpy()) < 0).mean())
         return distributed.total_number(share)  # the other processes have none
+
+    def _features(self, network: ViewNetwork) -> Tensor:
+        return view_features(network, self.X, self.options.precision)
 
     def _cluster(self, rows: Callable[[], Tensor]) -> Clustering:
         """Clusters of the rows in the first process, nothing in the others."""
@@ -227,14 +218,13 @@ class _Run:
         steps = int(PILOT * self.options.schedule.steps)
         if len(candidates) > 1 and steps:
             schedule = replace(self.options.schedule, steps=steps)
-            agreement = []
-            for number, strengths in enumerate(candidates, 1):
-                stage("training shortly on %s views", ("strong", "gentle")[number - 1])
+            apart = []
+            for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
+                stage("training shortly on %s views", name)
                 network = self.train(strengths, schedule, History(), lessons=False)
-                views = Views(self.spec.sample_shape, strengths)
-                agreement.append(self.agreement(network, views, 0))
-            chosen = candidates[max(range(2), key=lambda i: agreement[i])]
-            logger.info("views: strong changes %.3f, gentle changes %.3f", *agreement)
+                apart.append(self.disagreement(network))
+            chosen = candidates[int(apart[1] <= GENTLE_SHARE * apart[0])]
+            logger.info("views: disagreement %.3f if strong, %.3f if gentle", *apart)
         logger.info("views: %s", ", ".join(f"{name} {s:g}" for name, s in chosen.items()))
         shares = {
             name: next((share for s, share in tried if s == chosen[name]), tried[-1][1])
