@@ -27,8 +27,8 @@ class Level(NamedTuple):
 CALIBRATION = (
     Level(0.95, "these clusters are stable", 90, 18),
     Level(0.9, "these clusters are fairly stable; look at the doubtful samples", 25, 9),
-    Level(0.8, "these clusters are doubtful", 23, 18),
-    Level(-1.0, "do not trust these clusters", 35, 33),
+    Level(0.8, "these clusters are doubtful", 24, 19),
+    Level(-1.0, "do not trust these clusters", 41, 39),
 )
 
 
