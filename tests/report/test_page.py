@@ -151,16 +151,12 @@ def test_page_of_a_trained_run_has_a_curve_for_each_phase(
     assert "Training: from 4 to -3 in 7 steps." in page
 
 
-def test_spectrum_says_what_the_gap_suggests(record: dict[str, Any], details: Details) -> None:
-    def with_gaps(*gaps: tuple[float, float]) -> str:
-        return render(record, replace(details, eigengaps=np.array(gaps).reshape(-1, 2)))
-
-    assert "suggests K = 3, the number asked for" in with_gaps((3, 0.5), (2, 0.1))
-    other = with_gaps((5, 0.5), (3, 0.1))
-    assert "suggests K = 5; 3 were asked for, where the gap is 0.100 (number 2 by size)" in other
-    assert "a weak sign" in with_gaps((5, 0.5), (3, 0.49))
-    assert "No gap stands out" in with_gaps((5, 1e-5), (3, 1e-6))
-    assert "too few samples" in with_gaps()
+def test_spectrum_says_what_suggest_k_said(record: dict[str, Any], details: Details) -> None:
+    assert "The number of clusters was given." in render(record, details)
+    page = render({**record, "suggestion": {"k": 3}}, details)
+    assert "K = 3 is the first candidate of dcfsc suggest-k" in page
+    page = render({**record, "suggestion": {"k": 5}}, details)
+    assert "The first candidate of dcfsc suggest-k was K = 5; 3 were asked for." in page
 
 
 def test_graph_that_falls_apart_is_told(record: dict[str, Any], details: Details) -> None:

@@ -18,7 +18,7 @@ TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
 EACH = ("clusters", "probabilities", "parts", "degrees", "neighbours", "neighbour_weights")
 # Every other array is a vector, and holds numbers.
 TABLES = (
-    *("clusters", "probabilities", "eigengaps", "blocks", "coupling", "view", "neighbours"),
+    *("clusters", "probabilities", "blocks", "coupling", "view", "neighbours"),
     *("neighbour_weights", "thumbnails", "profile", "path", "confusion"),
 )
 WORDS = ("files", "class_names", "feature_names")
@@ -37,9 +37,8 @@ class Details:
 
     The graph: ``connectivity`` (3,) counts isolated samples, connected components and samples set
     aside by the spectral step; ``eigenvalues`` (m,) of the normalised affinity, descending;
-    ``eigengaps`` (m', 2) rows of K and w_K - w_{K+1}, the largest gap first; ``blocks`` (b, b)
-    mean affinities of the samples ordered by cluster; ``coupling`` (K, K) of any two clusters and,
-    on the diagonal, of the two halves of each.
+    ``blocks`` (b, b) mean affinities of the samples ordered by cluster; ``coupling`` (K, K) of any
+    two clusters and, on the diagonal, of the two halves of each.
 
     The samples shown, T of them: ``shown`` (T,) their indices, by cluster and then by how typical
     they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``files`` (T,) or (0,) their
@@ -65,7 +64,6 @@ class Details:
     truth: np.ndarray
     connectivity: np.ndarray
     eigenvalues: np.ndarray
-    eigengaps: np.ndarray
     blocks: np.ndarray
     coupling: np.ndarray
     view_samples: np.ndarray

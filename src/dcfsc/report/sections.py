@@ -16,8 +16,6 @@ HEAT = (43, 118, 170)
 TABLE_LIMIT = 16  # classes or clusters up to which the confusion matrix is a table of numbers
 LARGEST_CONFUSIONS = 8
 SURE = 0.99  # a cluster whose every sample is as confident has no doubtful ones
-NO_GAP = 1e-3  # below it, the largest gap says nothing
-CLOSE_GAP = 0.7  # a second gap of this share of the first takes the weight from it
 PHASES = {"pretrain": "Pre-training (reconstruction)", "train": "Training"}
 
 
@@ -133,33 +131,23 @@ def affinity(details: Details) -> dict[str, Any]:
 
 
 def spectrum(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
-    """Eigenvalues, and in words what their largest gap suggests."""
-    asked, gaps = int(record["n_clusters"]), details.eigengaps
-    suggested = int(gaps[0, 0]) if len(gaps) and gaps[0, 1] >= NO_GAP else None
-    if not len(gaps):
-        words = "There are too few samples to compare gaps."
-    elif suggested is None:
-        words = "No gap stands out, so the graph suggests no number of clusters."
-    elif suggested == asked:
+    """Eigenvalues, and in words what ``suggest-k`` made of the data, if it was asked."""
+    asked, suggestion = int(record["n_clusters"]), record.get("suggestion")
+    first = None if suggestion is None else int(suggestion["k"])
+    if first is None:
         words = (
-            f"The largest gap, {gaps[0, 1]:.3f}, follows eigenvalue {asked}: the graph itself "
-            f"suggests K = {asked}, the number asked for."
+            "The number of clusters was given. For what the data say about it, run "
+            "dcfsc suggest-k on them."
         )
+    elif first == asked:
+        words = f"K = {asked} is the first candidate of dcfsc suggest-k."
     else:
-        rank = int(np.flatnonzero(gaps[:, 0] == asked)[0]) + 1 if asked in gaps[:, 0] else None
-        words = (
-            f"The largest gap, {gaps[0, 1]:.3f}, suggests K = {suggested}; {asked} were asked for"
-        )
-        if rank is not None:
-            words += f", where the gap is {gaps[rank - 1, 1]:.3f} (number {rank} by size)"
-        words += "."
-    if suggested is not None and len(gaps) > 1 and gaps[1, 1] > CLOSE_GAP * gaps[0, 1]:
-        words += f" The next gap, {gaps[1, 1]:.3f} at K = {gaps[1, 0]:.0f}, is close: a weak sign."
+        words = f"The first candidate of dcfsc suggest-k was K = {first}; {asked} were asked for."
+    shown = first if first is not None and first < len(details.eigenvalues) else None
     title = f"{len(details.eigenvalues)} leading eigenvalues of the normalised affinity. {words}"
     return {
-        "chart": charts.spectrum_chart(details.eigenvalues, asked, suggested, title),
+        "chart": charts.spectrum_chart(details.eigenvalues, asked, shown, title),
         "words": words,
-        "suggested": suggested,
         "values": [f"{v:.5f}" for v in details.eigenvalues],
     }
 

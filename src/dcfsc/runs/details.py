@@ -47,7 +47,6 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     own = mass[np.arange(len(labels)), labels]
     shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, _most_shown(data))
     values = spectrum(estimator)
-    gaps = spectral.eigengap(values) if len(values) > 2 else []
     files = [] if data.paths is None else [os.path.abspath(data.paths[i]) for i in shown]
     neighbours, weights = nearest(A)
     profile, feature_names = _profile(data, parts, 2 * K)
@@ -63,7 +62,6 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
             [embedding.isolated.sum(), embedding.n_connected, embedding.set_aside.sum()], np.int64
         ),
         eigenvalues=values,
-        eigengaps=np.array(gaps, np.float64).reshape(-1, 2),
         blocks=block_means(A, np.lexsort((-certainty, labels))),
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
