@@ -79,6 +79,7 @@ def test_unseen_samples_are_predicted_and_a_saved_model_does_the_same(fitted, tm
     np.testing.assert_allclose(loaded.transform(new), fitted.transform(new), atol=1e-6)
     assert loaded.view_strengths_ == fitted.view_strengths_
     assert loaded.lam_ == fitted.lam_
+    assert loaded.representation_ == fitted.representation_
 
 
 def test_the_same_seed_gives_the_same_labels_and_another_fit_forgets_the_views(undisturbed):
@@ -88,6 +89,7 @@ def test_the_same_seed_gives_the_same_labels_and_another_fit_forgets_the_views(u
     np.testing.assert_array_equal(one.labels_, same.labels_)
     same.set_params(training="reconstruction", network="auto", steps=1, pretrain_epochs=1).fit(X)
     assert not hasattr(same, "view_strengths_")
+    assert not hasattr(same, "representation_")
     assert same.predict(X[:5]).shape == (5,)
 
 

@@ -126,6 +126,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     network_ : the trained auto-encoder or encoder
     view_strengths_, view_consistency_ : dict
         With views: the strength of each change, and how often it left samples in their clusters.
+    representation_, stability_ : str, dict
+        With views: how the closed form compares the features.
     history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
     lam_, effective_dof_ : float; None where views end in a representation without a ridge

@@ -38,6 +38,13 @@ TRAININGS = ("reconstruction", "views")
 STEPS, STEPS_CPU = 1500, 300
 BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3
+FROM_VIEWS = (
+    "view_strengths_",
+    "view_consistency_",
+    "representation_",
+    "stability_",
+    "_closed_form",
+)
 # What the clustering of the features leaves as the model's own.
 CLUSTERING = (
     "labels_",
@@ -49,6 +56,7 @@ CLUSTERING = (
     "confidence_",
     "next_best_",
     "_memberships",
+    "_all_memberships",
 )
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
@@ -77,6 +85,8 @@ class ViewEstimator(NetworkEstimator):
     lam_: float | None
     effective_dof_: float | None
     leverage_: np.ndarray | None
+    representation_: str
+    stability_: dict[str, float]
     _closed_form: ClosedFormSubspaceClustering
 
     def _training(self) -> str:
@@ -96,7 +106,7 @@ class ViewEstimator(NetworkEstimator):
         return "view_strengths_" in vars(self)
 
     def _forget_views(self) -> None:
-        for name in ("view_strengths_", "view_consistency_", "_closed_form"):
+        for name in FROM_VIEWS:
             self.__dict__.pop(name, None)
 
     def _fit_views(
@@ -196,6 +206,7 @@ class ViewEstimator(NetworkEstimator):
         self._operator = closed._operator
         self.lam_, self.effective_dof_ = closed.lam_, closed.effective_dof_
         self.leverage_ = closed.leverage_
+        self.representation_, self.stability_ = closed.representation_, closed.stability_
 
     def _encode(self, X: Any) -> Tensor:
         if not self._has_views():

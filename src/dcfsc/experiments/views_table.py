@@ -77,6 +77,8 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "memory": memory.record(),
         "strengths": fitted.get("view_strengths_"),
         "consistency": fitted.get("view_consistency_"),
+        "representation": fitted.get("representation_"),
+        "stability": fitted.get("stability_"),
         "notes": samples.notes,
         "versions": versions(),
         "machine": machine(session.device),
