@@ -34,7 +34,7 @@ from .sharded import check_whole
 from .validation import check_array, check_at_least, check_learning_rate, local_generator
 
 TRAININGS = ("reconstruction", "views")
-# With a GPU and without.
+# With a GPU and without; chosen with labels in view, on image sets.
 STEPS, STEPS_CPU = 1500, 300
 BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3

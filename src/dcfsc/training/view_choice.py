@@ -28,7 +28,8 @@ from .views import LIGHT_GRID, Views, changes_for
 # How consistent a change must be in either profile; a mirror image, which changes more than a
 # random member of the other families does, in both. Chosen with labels, on image sets.
 STRONG, GENTLE, MIRROR = 0.5, 0.85, 0.7
-# The share of the differences between neighbours that must be smooth for light to be a change.
+# The share of the differences between neighbours that must be smooth for light to be a change;
+# chosen with labels as well.
 SMOOTH = 1 / 3
 # The strengths that are tried, the largest first.
 STRENGTHS = {
