@@ -5,7 +5,7 @@
     python benchmarks/make_scattering.py coil100 coil100.npy --uncentred
     python benchmarks/bench_scattering.py mnist mnist.npy ensc --set l1_ratio=0.9 alpha=50 \
         --json results/benchmarks/ensc_mnist.json
-    python benchmarks/bench_scattering.py coil100 coil100.npy a-dssc --set eta1=25 eta2=0.01 \
+    python benchmarks/bench_scattering.py coil100 coil100.npy a-dssc --set eta1=0.1 eta2=0.05 \
         --json results/benchmarks/a_dssc_coil100.json
 
 One fit: clustering error, NMI, seconds, coefficients and edges a sample, peak memory. ``--set`` may

@@ -115,7 +115,7 @@ def test_latents_are_finite_or_the_samples_refused(recipe):
         np.ones((4, 3)) * 1j,
         [[1.0, 2.0], [3.0]],
         [["a", "b"], ["c", "d"]],
-        scipy.sparse.eye_array(6),
+        scipy.sparse.eye_array(6) * 1j,
     ],
     ids=lambda X: f"{type(X).__name__}{getattr(X, 'shape', '')}",
 )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
@@ -115,8 +116,8 @@ class _Entries:
 
     def with_(self, i: np.ndarray, j: np.ndarray, k: np.ndarray) -> _Entries:
         """These and others besides."""
-        join = np.concatenate
-        return _Entries(join((self.i, i)), join((self.j, j)), join((self.k, k)), self.n)
+        both = [np.concatenate(part) for part in ((self.i, i), (self.j, j), (self.k, k))]
+        return _Entries(both[0], both[1], both[2], self.n)
 
 
 def _first_entries(operator: Operator) -> _Entries:
@@ -241,8 +242,6 @@ def _missing(
     operator: Operator, entries: _Entries, a: np.ndarray, b: np.ndarray, above: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The entries outside with the largest K_ij - a_i - b_j > above, some of each row; or None."""
-    import torch
-
     n = operator.n
     shift = torch.from_numpy(b).to(operator.device)
     found: list[tuple[np.ndarray, ...]] = []
@@ -256,8 +255,9 @@ def _missing(
         row = torch.from_numpy(entries.i[mine] - start).to(K.device)
         excess[row, torch.from_numpy(entries.j[mine]).to(K.device)] = 0.0
         values, columns = excess.topk(min(GROWTH, n), dim=1)
-        i, place = (values > above).nonzero(as_tuple=True)
-        j = columns[i, place]
-        found.append((i.cpu().numpy() + start, j.cpu().numpy(), K[i, j].cpu().numpy()))
-    rows, others, magnitudes = (np.concatenate(part) for part in zip(*found, strict=True))
-    return (rows, others, magnitudes) if len(rows) else None
+        row, place = (values > above).nonzero(as_tuple=True)
+        column = columns[row, place]
+        picked = (row + start, column, K[row, column])
+        found.append(tuple(part.cpu().numpy() for part in picked))
+    i, j, k = (np.concatenate(part) for part in zip(*found, strict=True))
+    return (i, j, k) if len(i) else None
