@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -46,7 +47,24 @@ def expected_failures(estimator):
             "check_clustering": "isotropic blobs in two dimensions are no union of subspaces: at "
             "unit length any two samples represent every other one exactly"
         }
+    if hasattr(estimator, "predict_proba"):
+        reason = "scikit-learn takes whatever has predict_proba for a classifier of two classes"
+        return dict.fromkeys(
+            ("check_estimator_sparse_array", "check_estimator_sparse_matrix"), reason
+        )
     return {}
+
+
+def test_sparse_samples_are_labelled_as_dense_ones(subspaces):
+    X = np.where(np.abs(subspaces.X) > 0.05, subspaces.X, 0.0)
+    for name in ("closed-form", "dcfsc"):
+        dense, sparse = make(name).fit(X), make(name).fit(sp.csr_array(X))
+        np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+        unseen = sp.csr_array(X[:7])
+        np.testing.assert_array_equal(sparse.predict(unseen), dense.predict(X[:7]))
+        np.testing.assert_allclose(
+            sparse.predict_proba(unseen), dense.predict_proba(X[:7]), rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
