@@ -18,8 +18,9 @@ from bench_defaults import raw_mnist, whole
 from generated_problems import Samples
 from measure import finish, parser
 from sklearn.cluster import SpectralClustering
+from sklearn.preprocessing import normalize
 
-from dcfsc import ClosedFormSubspaceClustering
+from dcfsc import ClosedFormSubspaceClustering, EncoderFeatures, datasets
 from dcfsc.metrics import clustering_error
 
 FAST = {"representation": "given", "assign": "kmeans"}
@@ -44,9 +45,17 @@ def some_mnist() -> Samples:
     return X[:5000], y[:5000]
 
 
+def photographs() -> Samples:
+    """EfficientNet-Lite0's features of the folder photos under DCFSC_DATA, at unit length."""
+    data = datasets.load(datasets.data_root() / "photos")
+    assert data.y is not None
+    return normalize(EncoderFeatures().fit_transform(data.X)), data.y
+
+
 PROBLEMS: dict[str, Callable[[], Samples]] = {
     "digits": lambda: whole("digits"),
     "orl": lambda: whole("orl"),
+    "photographs": photographs,
     "mnist-5000": some_mnist,
     "eyaleb": lambda: whole("eyaleb"),
     "coil100": lambda: whole("coil100"),

@@ -200,6 +200,8 @@ def test_samples_that_must_not_be_written_to_draw_no_warning(name, how, dtype, t
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
+        # said once per process, and here always, as every other warning of PyTorch
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         model = make(name).fit(given)
         expected = fitted_on(name, plain.shape, plain.dtype, plain.tobytes())
         assert np.array_equal(model.labels_, expected.labels_)

@@ -108,7 +108,8 @@ def _quick(B: sp.csr_array) -> sp.csr_array | Tensor:
     """B as what multiplies blocks of vectors soonest on this CPU."""
     if not torch.backends.mkl.is_available():
         return B
-    return csr_tensor(*(torch.from_numpy(part) for part in (B.indptr, B.indices, B.data)))
+    parts = (np.require(part, requirements="W") for part in (B.indptr, B.indices, B.data))
+    return csr_tensor(*map(torch.from_numpy, parts))
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor) -> Tensor:
