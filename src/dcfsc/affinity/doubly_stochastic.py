@@ -31,8 +31,8 @@ from dcfsc.errors import InputError
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
-START, GROWTH = 16, 16  # entries of a row at first, and that may join it in a round
-ROUNDS, STEPS = 50, 200
+START = 16  # entries of a row at first; as many may join in the first round, then twice as many
+ROUNDS, STEPS, ROUGH = 30, 200, 0.01
 BLOCK = 2**24  # entries of K looked at together
 
 
@@ -84,14 +84,18 @@ class NearestDoublyStochastic:
             a, b = _smooth_start(entries, eta)
         else:
             a, b = self._dual
-            missing = _missing(operator, entries, a, b, self.tol * eta)
+            missing = _missing(operator, entries, a, b, self.tol * eta, n)
             entries = entries if missing is None else entries.with_(*missing)
-        for _ in range(ROUNDS):
-            a, b, error = _minimise(entries, eta, a, b, self.tol)
-            missing = _missing(operator, entries, a, b, self.tol * eta)
-            if missing is None:
+        accuracy = max(ROUGH, self.tol)  # while entries are missing it need not be better
+        for number in range(ROUNDS):
+            a, b, error = _minimise(entries, eta, a, b, accuracy)
+            missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
+            if missing is not None:
+                entries = entries.with_(*missing)
+            elif accuracy == self.tol:
                 break
-            entries = entries.with_(*missing)
+            else:
+                accuracy = self.tol
         if error > 10.0 * self.tol:
             warnings.warn(
                 "the doubly stochastic affinity stopped where a row or column sums to 1 within "
@@ -178,7 +182,7 @@ def _minimise(
 
 
 def _thresholds(row: np.ndarray, v: np.ndarray, eta: float, n: int) -> np.ndarray:
-    """t with sum_j (v_j - t)_+ = eta over the entries v of each row; ``row`` does not decrease."""
+    """t with sum_j (v_j - t)_+ = eta over each of n rows; ``row``, of the entries v, is sorted."""
     order = np.lexsort((-v, row))
     v = v[order]
     first = np.searchsorted(row, np.arange(n))
@@ -187,9 +191,7 @@ def _thresholds(row: np.ndarray, v: np.ndarray, eta: float, n: int) -> np.ndarra
     before = np.concatenate([[0.0], reached])[first]
     t = (reached - before[row] - eta) / (rank + 1)
     # The largest rank whose entry is above its own threshold; the first one always is.
-    last = np.zeros(n, dtype=np.int64)
-    np.maximum.at(last, row, np.where(v > t, rank, 0))
-    return t[first + last]
+    return t[first + np.maximum.reduceat(np.where(v > t, rank, 0), first)]
 
 
 def _newton_step(M: sp.csr_array, g: np.ndarray) -> np.ndarray:
@@ -239,9 +241,9 @@ def _shorter(
 
 
 def _missing(
-    operator: Operator, entries: _Entries, a: np.ndarray, b: np.ndarray, above: float
+    operator: Operator, entries: _Entries, a: np.ndarray, b: np.ndarray, above: float, most: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The entries outside with the largest K_ij - a_i - b_j > above, some of each row; or None."""
+    """The entries outside with the largest K_ij - a_i - b_j > above, ``most`` of a row; or None."""
     n = operator.n
     shift = torch.from_numpy(b).to(operator.device)
     found: list[tuple[np.ndarray, ...]] = []
@@ -254,7 +256,7 @@ def _missing(
         mine = slice(starts[number], starts[number + 1])
         row = torch.from_numpy(entries.i[mine] - start).to(K.device)
         excess[row, torch.from_numpy(entries.j[mine]).to(K.device)] = 0.0
-        values, columns = excess.topk(min(GROWTH, n), dim=1)
+        values, columns = excess.topk(min(most, n), dim=1)
         row, place = (values > above).nonzero(as_tuple=True)
         column = columns[row, place]
         picked = (row + start, column, K[row, column])

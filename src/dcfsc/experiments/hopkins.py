@@ -80,7 +80,7 @@ METHODS: dict[str, MotionMethod] = {
     "ssc-omp": MotionMethod("SSC-OMP", estimators.SSCOMP, DEFAULTS),
     "lsr": MotionMethod(
         "LSR",
-        _with(estimators.LSR, lam=0.0048, scale="none"),
+        _with(estimators.LSR, lam=0.0048, scale="none", affinity="magnitude"),
         "the authors' setting for motion: lam 0.0048 on twelve principal coordinates",
         principal(12),
         ("lam",),
