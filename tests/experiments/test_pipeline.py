@@ -100,7 +100,7 @@ def test_plain_is_the_same_coefficients_without_post_processing(session):
     labels = spectral.cluster(A, 3, assign="kmeans", random_state=0).labels
     assert record["plain"]["error"] == clustering_error(samples.y, labels)
     assert record["protocol"]["error"] == clustering_error(samples.y, model.labels_)
-    assert record["plain"]["affinity"] == {"name": "Symmetric", "scale": True}
+    assert record["plain"]["affinity"] == {"name": "Symmetric", "scale": True, "share": 1.0}
     assert record["protocol"]["affinity"]["name"] == "TopK"
 
 
