@@ -87,7 +87,7 @@ class Views:
         return Drawn(uniform, light, noise)
 
     def apply(self, x: Tensor, drawn: Drawn) -> Tensor:
-        """The views of x (n, *sample_shape) that were drawn."""
+        """The views of samples x (n, ...) that were drawn."""
         if len(self.sample_shape) == 1:
             return self._vectors(x, drawn)
         u, s = drawn.uniform[:, :, None, None, None], self._strength
