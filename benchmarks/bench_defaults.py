@@ -9,6 +9,12 @@ the features that make_scattering.py writes; "mnist-images" are the same 70,000 
 matters. ``--part`` measures the default or the representations alone; ``--merge`` puts files
 together, later figures in the place of earlier ones, each with its machine.
 
+    python benchmarks/bench_defaults.py --shuffled --only "digits;orl" --json ...
+
+The samples in another random order for each seed: the random parts that the choice of a
+representation is made on are then others too. Where candidates are
+close, the choice may be another one.
+
     python benchmarks/bench_defaults.py --digits --json results/benchmarks/digits_cpu.json
 
 Digits alone: the default and DCFSC on all of them and on five random halves, with the other half
@@ -113,6 +119,21 @@ def seeds(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
     }
 
 
+def shuffled(X: np.ndarray, y: np.ndarray, device: str) -> dict[str, Any]:
+    """The default, with the samples in five random orders and a choice for each."""
+    found = []
+    for seed in SEEDS:
+        order = np.random.default_rng(seed).permutation(len(X))
+        found.append(fit(X[order], y[order], device, seed))
+    errors = [error for _, error in found]
+    return {
+        "mean": statistics.fmean(errors),
+        "std": statistics.stdev(errors),
+        "errors": errors,
+        "representations": [model.representation_ for model, _ in found],
+    }
+
+
 def digits() -> dict[str, Any]:
     from sklearn.cluster import KMeans, SpectralClustering
 
@@ -153,6 +174,7 @@ def main() -> None:
     options.add_argument("--mnist", help=".npy of scattering features")
     options.add_argument("--only", help="some of the problems, separated by semicolons")
     options.add_argument("--part", choices=("both", "seeds", "representations"), default="both")
+    options.add_argument("--shuffled", action="store_true", help="in another order for each seed")
     options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
     options.add_argument("--digits", action="store_true", help="digits whole and in halves")
     args = options.parse_args()
@@ -167,7 +189,10 @@ def main() -> None:
     if args.merge:
         finish(args, "defaults", figures)
     for name, (X, y) in () if args.merge else problems(args):
-        figures[name] = measure(X, y, args.device, args.part)
+        if args.shuffled:
+            figures[name] = shuffled(X, y, args.device)
+        else:
+            figures[name] = measure(X, y, args.device, args.part)
         print(name, figures[name], flush=True)
         finish(args, "defaults", figures)  # after each: a long run may be stopped
 
