@@ -109,7 +109,7 @@ def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch):
     scores = {"given": 0.5, "metric-twice": 0.6}
     for winner in range(2):
         monkeypatch.setattr(choice, "race", lambda c, *args, winner=winner: (c[winner], scores))
-        chosen, told = choose(create("auto", VECTORS), Z, VECTORS)
+        chosen, _, told = choose(create("auto", VECTORS), Z, VECTORS)
         assert (chosen.name, told) == (list(scores)[winner], scores)
     assert chosen.T.shape == (12, 12)
 
@@ -121,5 +121,5 @@ def test_images_prefer_scattering_and_other_samples_themselves():
 
 def test_few_samples_are_taken_as_they_are():
     Z = torch.nn.functional.normalize(torch.randn(30, 12, generator=torch.Generator()))
-    chosen, scores = choose(create("auto", VECTORS), Z, VECTORS)
+    chosen, _, scores = choose(create("auto", VECTORS), Z, VECTORS)
     assert (chosen.name, scores) == ("given", {})

@@ -266,3 +266,20 @@ def test_the_coefficients_of_the_sample_are_used_once_and_not_kept(rows, monkeyp
     assert representation._prepared is None
     other = rows.flip(0)
     torch.testing.assert_close(representation.transform(other), expected.flip(0))
+
+
+def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(monkeypatch):
+    from dcfsc.features import ScatteringComponents
+
+    calls = []
+    original = ScatteringComponents.coefficients
+
+    def counted(self, images):
+        calls.append(len(images))
+        return original(self, images)
+
+    monkeypatch.setattr(ScatteringComponents, "coefficients", counted)
+    X = np.random.default_rng(0).random((90, 8, 8))
+    model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
+    assert "scattering" in model.stability_
+    assert calls == [90, 90]  # the images, and the same mirrored

@@ -134,9 +134,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         setting = self._setting(n_clusters, check_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        rows = self._rows(X)
-        self._representation, self.stability_ = choose(candidates, rows, setting)
-        rows = self._representation.rows(rows)
+        self._representation, rows, self.stability_ = choose(candidates, self._rows(X), setting)
         self._training_features = self._representation.transform(rows)
         self._cluster(X, self._solve(), n_clusters, random_state)
         return self

@@ -57,8 +57,8 @@ def create(name: Any, setting: Setting) -> list[Representation]:
 
 def choose(
     candidates: list[Representation], X: Tensor, setting: Setting
-) -> tuple[Representation, dict[str, float]]:
-    """The candidate to take for samples X (N, d), fitted; and the stability of each compared.
+) -> tuple[Representation, Tensor, dict[str, float]]:
+    """The candidate to take for samples X (N, d), fitted; its rows; the stability of each compared.
 
     A candidate that the samples suit is taken without a comparison. Where there are too few samples
     to compare candidates, the first is taken that learns nothing from them. Where samples are
@@ -67,35 +67,39 @@ def choose(
     scores: dict[str, float] = {}
     chosen = candidates[0]
     if len(candidates) == 1 and not chosen.learns:
-        return chosen, scores
+        return chosen, chosen.rows(X), scores
     sample = common_sample(X)
     with distributed.alone():
         if len(candidates) > 1:
-            chosen, scores = _preferred(candidates, sample, setting)
+            chosen, rows, scores = _preferred(candidates, sample, setting)
+        else:
+            rows = chosen.rows(sample)
         if chosen.learns:
             stage("fitting the representation %s", chosen.name)
-            chosen.fit(chosen.rows(sample))
+            chosen.fit(rows)
     for tensor in chosen.state()[0].values() if chosen.learns else ():
         distributed.broadcast(tensor, 0)
-    return chosen, scores
+    # the very same rows where the sample is everything: what was learnt of them is known by them
+    return chosen, rows if sample is X else chosen.rows(X), scores
 
 
 def _preferred(
     candidates: list[Representation], sample: Tensor, setting: Setting
-) -> tuple[Representation, dict[str, float]]:
-    """The candidate that the sample (n, d) suits, else the one to take by stability."""
+) -> tuple[Representation, Tensor, dict[str, float]]:
+    """The candidate that the sample (n, d) suits, else the one to take by stability; its rows."""
     suited = [(candidate, candidate.suits(sample)) for candidate in candidates]
     for candidate, suits in suited:
         if suits:
             logger.info("representation: %s, which the samples suit", candidate.name)
-            return candidate, {}
+            return candidate, candidate.rows(sample), {}
     candidates = [candidate for candidate, suits in suited if suits is None]
+    rows = candidates[0].rows(sample)
     if len(candidates) == 1 or not enough_samples(len(sample), setting.n_clusters):
-        return next(c for c in candidates if not c.learns), {}
-    chosen, scores = race(candidates, candidates[0].rows(sample), setting)
+        return next(c for c in candidates if not c.learns), rows, {}
+    chosen, scores = race(candidates, rows, setting)
     shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
     logger.info("representation: %s (stability: %s)", chosen.name, shown)
-    return chosen, scores
+    return chosen, rows, scores
 
 
 def restore(
