@@ -76,7 +76,7 @@ def cluster_in_stages(
     begin = time.perf_counter()
     Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
     setting = Setting(X.shape[1:], n_clusters, subspace_dim=subspace_dim)
-    seen, _ = stages("choice", lambda: choose(create("auto", setting), Z, setting))
+    seen, Z, _ = stages("choice", lambda: choose(create("auto", setting), Z, setting))
     R = stages("features", lambda: seen.transform(Z))
     operator: Any = stages("solve", lambda: seen.solve(R))
     timed = TimedSearch(operator, stages)
