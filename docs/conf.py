@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+# Threads that spin while they wait cost a multiple of the time where anything else runs.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 from dcfsc import __version__
@@ -19,10 +23,34 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+    "cli_reference",
     "mathml",
     "plain_docstrings",
 ]
-exclude_patterns = ["_build", "_extensions", "figures"]
+exclude_patterns = ["_build", "_extensions", "figures", "gallery"]
+
+# The scripts of gallery/ run in every build, and an error in one fails it. Pages go to examples/.
+GALLERY = (
+    "light",
+    "digits",
+    "table",
+    "photographs",
+    "motion",
+    "methods",
+    "many_points",
+    "affinity",
+)
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "within_subsection_order": [f"plot_{name}.py" for name in ORDER].index,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "write_computation_times": False,
+    "image_scrapers": ("matplotlib",),
+}
 
 html_theme = "furo"
 html_title = f"dcfsc {version}"
@@ -43,6 +71,9 @@ napoleon_numpy_docstring = True
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 default_role = "code"
+
+# The examples' progress is not news; some package of theirs lets it through.
+logging.getLogger("dcfsc").setLevel(logging.WARNING)
 
 # Types are written for people, "ndarray (n, features)", and their words are no cross-references.
 suppress_warnings = ["ref.python"]

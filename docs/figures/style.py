@@ -34,5 +34,5 @@ plt.rcParams.update(
 def save(figure: Figure, name: str) -> None:
     """Write docs/images/NAME.svg without a date in it."""
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+    figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight", dpi=150)
     plt.close(figure)
