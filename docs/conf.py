@@ -31,16 +31,7 @@ extensions = [
 exclude_patterns = ["_build", "_extensions", "figures", "gallery"]
 
 # The scripts of gallery/ run in every build, and an error in one fails it. Pages go to examples/.
-GALLERY = (
-    "light",
-    "digits",
-    "table",
-    "photographs",
-    "motion",
-    "methods",
-    "many_points",
-    "affinity",
-)
+ORDER = ["light", "digits", "table", "photographs", "motion", "methods", "many_points", "affinity"]
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",

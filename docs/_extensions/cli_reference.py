@@ -1,4 +1,4 @@
-"""The directive ``cli-reference``: a section for every command of dcfsc, from the code's own help."""
+"""The directive ``cli-reference``: a section for each command of dcfsc, from its own help."""
 
 from __future__ import annotations
 
