@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 .PHONY: help demo test lint format docs clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
-	@echo "make test    the test suite        make lint    ruff, mypy, import directions"
+	@echo "make test    the test suite        make lint    ruff, mypy, imports, spelling, links"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 
@@ -35,15 +35,17 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python docs/links.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# warnings are errors: a broken link, a page that nothing leads to, a docstring that does not parse
+# warnings are errors: a broken link, a page that nothing leads to, an example that fails
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/measured.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache docs/_build
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

@@ -50,6 +50,7 @@ html_css_files = ["formulas.css"]
 html_show_sphinx = False
 html_math_renderer = "mathml"
 html_copy_source = False
+smartquotes = False  # it makes one dash of the two before an option
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

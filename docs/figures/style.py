@@ -31,8 +31,13 @@ plt.rcParams.update(
 )
 
 
-def save(figure: Figure, name: str) -> None:
+def save(figure: Figure, name: str, description: str | None = None) -> None:
     """Write docs/images/NAME.svg without a date in it."""
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight", dpi=150)
+    figure.savefig(
+        IMAGES / f"{name}.svg",
+        metadata={"Date": None, "Description": description},
+        bbox_inches="tight",
+        dpi=150,
+    )
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""Many processes, each with a share of the samples: who am I, what is mine, and sums over all.
+"""Many processes: which samples are mine, and sums over all.
 
 Everything here is the identity in a single process. Inside ``with sharded():`` the samples are
 understood to be divided among the processes of torch.distributed, and what the closed form and

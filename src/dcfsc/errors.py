@@ -1,4 +1,4 @@
-"""What a person typed, and errors that say what was wrong with it, which value, what to do."""
+"""One-line errors, and parsing of what a person typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are the old one or the whole new one, never a part; and locks that a kill releases."""
+"""Atomic writes, and locks that end with their process."""
 
 from __future__ import annotations
 

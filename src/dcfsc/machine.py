@@ -1,4 +1,4 @@
-"""What is asked of the machine: its device, free memory, versions and peaks. Nobody else asks.
+"""Devices, free memory, versions: the only file that asks the machine.
 
 Nothing here names a host or a path, so that every answer may go into a record.
 """
@@ -45,10 +45,12 @@ def resolve_device(device: Any) -> torch.device:
             f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
         ) from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, but PyTorch sees no CUDA device here.")
+        raise InputError(
+            f"device {device!r} was asked for, but PyTorch finds no CUDA device on this machine."
+        )
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"device {device!r} was asked for, but the last one here is "
+            f"device {device!r} was asked for, but the last one on this machine is "
             f"'cuda:{torch.cuda.device_count() - 1}'."
         )
     return resolved

@@ -1,4 +1,4 @@
-"""What the work is at, told to whoever watches: the command line's status, or a log."""
+"""Progress messages, for a terminal or a log."""
 
 from __future__ import annotations
 

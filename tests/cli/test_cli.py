@@ -316,7 +316,7 @@ def test_predict_refuses_other_samples(npy: Path, inputs: Path, data: Dataset) -
     data.X[4] = np.nan
     np.save(inputs / "bad.npy", data.X)
     assert "row 4 " in refused("predict", run, inputs / "bad.npy")
-    assert "no run's folder" in refused("predict", "nowhere", npy)
+    assert "no run in" in refused("predict", "nowhere", npy)
     assert "is a folder" in refused("predict", run, npy, "--out", inputs)
 
 

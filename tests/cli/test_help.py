@@ -20,8 +20,8 @@ from dcfsc.representations.base import SUBSPACE_DIM
 from dcfsc.training.view_model import LOSSES
 
 IMAGES = {
-    "size": "their own, or a working size where it is large or differs",
-    "color": "colour where there is any",
+    "size": "unchanged; a smaller size if images are large or differ in size",
+    "color": "colour if there is any",
 }
 
 
@@ -50,13 +50,13 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     assert shown.pop("steps") == f"{STEPS}; {on_views}; dsc: {default(DSC, 'steps')}"
     assert default(deep, "steps") is None
     assert shown.pop("training") == "reconstruction; views for --network head"
-    assert shown.pop("views") == f"{default(deep, 'views')}, as the data say"
+    assert shown.pop("views") == f"{default(deep, 'views')}: chosen from the data"
     assert shown.pop("losses") == ",".join(LOSSES)
     assert set(LOSSES.values()) == {1.0}
     affinity, _, rest = shown.pop("affinity").partition("; ")
     assert affinity == default(closed, "affinity") == default(deep, "affinity")
-    assert rest == "baselines: their own"
-    assign, _, others = shown.pop("assign").partition("; others: ")
+    assert rest == "depends on the method"
+    assign, _, others = shown.pop("assign").partition(" for closed-form; else ")
     assert assign == default(closed, "assign")
     rest_of_methods = {default(cls, "assign") for m, cls in METHODS.items() if m != "closed-form"}
     assert rest_of_methods == {others}

@@ -73,10 +73,10 @@ def test_name_refuses_in_one_line(place: Path) -> None:
     done("fit", "points.npz", "-k", 3, *CLOSED_FORM, "--out", "run", "--quiet", "--no-report")
     assert "write CLUSTER=NAME" in refused("name", "run", "seals")
     assert "named twice" in refused("name", "run", "0=a", "0=b")
-    assert "--merge takes two clusters or more" in refused("name", "run", "--merge", "1")
-    assert "--undo stands alone" in refused("name", "run", "0=a", "--undo")
+    assert "--merge takes two or more clusters" in refused("name", "run", "--merge", "1")
+    assert "--undo cannot be combined" in refused("name", "run", "0=a", "--undo")
     assert "no details.npz" in refused("name", "run", "--split", "1")
-    assert "there is no run's folder" in refused("name", "none")
+    assert "there is no run in" in refused("name", "none")
     assert not Path("run/edits.json").exists()
 
 

@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ runs, in order, page by page; every link leads somewhere.
+"""Every code block of README.md and docs/ runs, in order, page by page.
 
 Python blocks of a page share a namespace and a temporary folder with small inputs in it. In console
 blocks the ``dcfsc`` commands run in this process; other commands are only checked to exist. A block
@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from dcfsc.features.encoders import InputImages, TorchEncoder
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
     *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in p.parts),
 ]
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -155,41 +153,6 @@ def test_pages_name_every_estimator_method_and_plot() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     names = [name for name in dcfsc.__all__ if name != "__version__"]
     assert [name for name in [*names, *METHODS] if f"`{name}`" not in text] == []
-
-
-def slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub and MyST make it."""
-    kept = re.sub(r"[^\w\- ]", "", re.sub(r"<!--.*?-->", "", heading).strip().lower())
-    return kept.replace(" ", "-")
-
-
-def anchors(page: Path) -> set[str]:
-    tokens = MARKDOWN.parse(page.read_text(encoding="utf-8"))
-    headings = [b.content for a, b in pairwise(tokens) if a.type == "heading_open"]
-    return {slug(heading.replace("`", "")) for heading in headings}
-
-
-def targets(page: Path) -> list[str]:
-    """What the page's links and pictures point at inside the repository."""
-    tokens = MARKDOWN.parse(page.read_text(encoding="utf-8"))
-    children = [child for token in tokens for child in token.children or []]
-    found = [str(child.attrGet("href") or child.attrGet("src") or "") for child in children]
-    return [target for target in found if target and not re.match(r"[a-z]+:", target)]
-
-
-@by_page
-def test_links_lead_somewhere(page: Path) -> None:
-    broken = []
-    for target in targets(page):
-        path, _, anchor = target.partition("#")
-        file = (page.parent / path).resolve() if path else page
-        if (
-            not file.exists()
-            or ROOT not in file.parents
-            or (anchor and anchor not in anchors(file))
-        ):
-            broken.append(target)
-    assert broken == []
 
 
 def test_every_figure_has_a_script_and_a_page() -> None:

@@ -39,7 +39,7 @@ def test_a_cut_model_predicts_and_can_be_saved(whole, tmp_path) -> None:
     again = ClosedFormSubspaceClustering.load(tmp_path / "four.safetensors")
     np.testing.assert_allclose(again.predict_proba(DATA.X), four.predict_proba(DATA.X), atol=1e-6)
     assert again.lam_ == pytest.approx(whole.lam_)
-    with pytest.raises(InputError, match="loaded cannot be cut"):
+    with pytest.raises(InputError, match="loaded model cannot be cut"):
         again.cut(2)
 
 

@@ -255,5 +255,5 @@ def test_weights_of_another_content_are_refused(monkeypatch):
     for package in LITE0_PACKAGES:
         pytest.importorskip(package)
     monkeypatch.setattr(encoder_backends, "LITE0_SHA256", "0" * 64)
-    with pytest.raises(InputError, match="not the file that was published"):
+    with pytest.raises(InputError, match="differs from the published file"):
         open_encoder(None, CPU)

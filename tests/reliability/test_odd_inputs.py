@@ -96,8 +96,8 @@ def picture(path, seed=0):
     [
         ("999999999x999999999", "an image has at most 89478485 pixels"),
         ("1x100000000", "an image has at most 89478485 pixels"),
-        ("0x5", "start at 1"),
-        ("5x0", "start at 1"),
+        ("0x5", "must be at least 1"),
+        ("5x0", "must be at least 1"),
         ("-1x5", "--size takes HEIGHTxWIDTH"),
         ("9" * 5000 + "x3", "--size takes HEIGHTxWIDTH"),
         ("1_0x10", "--size takes HEIGHTxWIDTH"),

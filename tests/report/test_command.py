@@ -79,7 +79,7 @@ def test_report_with_the_images_of_the_features(npy: Path, tmp_path: Path) -> No
     assert 'class="px"' in Path("run/report.html").read_text()
     assert Path("run/details.npz").read_bytes() == before
     np.save(tmp_path / "few.npy", images[:7])
-    for data, said in ((tmp_path / "few.npy", "7 samples"), (npy, "no images"), ("none", "none")):
+    for data, said in ((tmp_path / "few.npy", "7 samples"), (npy, "not images"), ("none", "none")):
         result = dcfsc("report", "run", "--data", data)
         assert result.exit_code == 2
         assert said in result.stderr
@@ -97,7 +97,7 @@ def test_page_that_cannot_be_written(npy: Path, out: str) -> None:
 def test_run_that_is_none() -> None:
     result = dcfsc("report", "nowhere")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no run's folder" in result.stderr
+    assert "no run in" in result.stderr
 
 
 @pytest.mark.parametrize("step", ["describe_details", "write_details", "write_report"])

@@ -92,5 +92,5 @@ def test_images_of_the_same_samples_take_the_place_of_the_stored_ones(details: D
     assert (changed.thumbnails == 200).all()
     with pytest.raises(InputError, match=rf"other has 5 samples, but the run had {n}"):
         with_images(details, images[:5], "other")
-    with pytest.raises(InputError, match="no images"):
+    with pytest.raises(InputError, match="not images"):
         with_images(details, np.ones((n, 7)), "other")

@@ -77,7 +77,7 @@ def test_scattering_is_for_at_most_4096_values():
 def test_scattering_of_other_images_is_not_restored():
     representation = ScatteringMetric(Setting((8, 8), 2))
     for values in ({"sample_shape": [16, 18], "input_scale": 1.0}, {"input_scale": 1.0}):
-        with pytest.raises(InputError, match="its scattering is not of its images"):
+        with pytest.raises(InputError, match="its scattering features do not match its images"):
             representation.restore({}, values, "cpu")
 
 

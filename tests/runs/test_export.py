@@ -114,7 +114,7 @@ def test_names_that_are_one_on_disk_are_told_apart() -> None:
 def test_a_folder_that_is_there_is_replaced_only_when_asked(run: Run, tmp_path: Path) -> None:
     target = export_run(run.folder, "folders", tmp_path / "out")
     (target / "mine.txt").write_text("kept")
-    with pytest.raises(InputError, match="is there already; add --overwrite"):
+    with pytest.raises(InputError, match="exists; add --overwrite"):
         export_run(run.folder, "folders", target)
     assert (target / "mine.txt").exists()
     export_run(run.folder, "folders", target, overwrite=True)
@@ -279,7 +279,7 @@ def test_merging_adds_the_probabilities(run: Run) -> None:
         ({"0": " "}, [], [], "'' is no name"),
         ({"0": "a\nb"}, [], [], "is no name"),
         ({}, [["0", "x"]], [], "no cluster 'x'"),
-        ({}, [], ["1", "3"], "half of a cluster of the fit already"),
+        ({}, [], ["1", "3"], "already half of a fitted cluster"),
     ],
 )
 def test_edits_that_cannot_be(run: Run, names, merges, splits, message) -> None:

@@ -222,7 +222,7 @@ def test_resuming_a_finished_run_returns_it_and_refuses_another(
     data: Dataset, tmp_path: Path
 ) -> None:
     first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
-    with pytest.warns(UserWarning, match="was finished before, and is left as it is"):
+    with pytest.warns(UserWarning, match="is already finished and was not changed"):
         again = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", resume=True)
     assert again.record == first.record
     assert np.array_equal(again.labels, first.labels)
@@ -258,7 +258,7 @@ def test_resume_does_not_turn_a_finished_run_into_one_by_another_method() -> Non
     assert fit("--out", "run", "--representation", "given").exit_code == 0
     again = fit("--out", "run", "--representation", "given", "--resume")
     assert again.exit_code == 0
-    assert "finished before" in again.stderr
+    assert "already finished" in again.stderr
     assert read_run("run").record["method"] == "closed-form"
     refused = fit("--out", "run", "--method", "dcfsc", "--steps", 2, "--resume")
     assert refused.exit_code == 2

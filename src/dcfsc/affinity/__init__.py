@@ -1,6 +1,6 @@
-"""Affinities: from an operator to a non-negative symmetric matrix, one file a rule.
+"""Affinities: turn coefficients into the weights of a graph.
 
-They ask operators only what :class:`dcfsc.self_expression.Operator` declares.
+One file per rule. They ask operators only what :class:`dcfsc.self_expression.Operator` declares.
 """
 
 from .base import Affinity, AffinityMatrix

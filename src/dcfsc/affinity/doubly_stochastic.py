@@ -98,8 +98,8 @@ class NearestDoublyStochastic:
                 accuracy = self.tol
         if error > 10.0 * self.tol:
             warnings.warn(
-                "the doubly stochastic affinity stopped where a row or column sums to 1 within "
-                f"{error:.2g} only; raise eta={eta:.3g}.",
+                "the doubly stochastic affinity did not converge: a row or column sums to 1 only "
+                f"within {error:.2g}; raise eta={eta:.3g}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print; one file a command.
+"""The command line: parse, call, print; one file per command.
 
 What is heavy is imported by the command that needs it.
 """

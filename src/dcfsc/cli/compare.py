@@ -13,13 +13,16 @@ from dcfsc.cli.options import JsonOption, QuietOption
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN", help="A run on the same samples.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("compare.html"),
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN", help="Another run on the same samples.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Output page.")] = Path("compare.html"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two runs on one page: agreement, who moved where, which is the more stable."""
+    """Compare two runs on the same samples.
+
+    The page shows how well they agree, which samples moved, and which run is more stable.
+    """
     from dcfsc.runs.compare import compare_runs
 
     found = compare_runs(first, second, out)

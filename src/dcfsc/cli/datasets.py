@@ -6,7 +6,7 @@ from dcfsc.cli import output
 
 
 def datasets() -> None:
-    """List the datasets known by name, and which of them are here."""
+    """List the datasets that dcfsc knows by name."""
     from dcfsc.datasets import data_root, describe
 
     rows = []

@@ -80,7 +80,7 @@ CHECKS: dict[str, Callable[[], Facts]] = {
 
 
 def doctor() -> None:
-    """Look at the installation, and try the closed form on a small problem."""
+    """Check the installation and solve a small test problem."""
     problems: list[str] = []
     for title, look in CHECKS.items():
         try:

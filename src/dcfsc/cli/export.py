@@ -13,28 +13,29 @@ from dcfsc.cli.options import QuietOption, RunArgument
 
 def export(
     run: RunArgument,
-    to: Annotated[str, typer.Option(metavar="KIND", help="folders, csv or parquet.")],
+    to: Annotated[
+        str, typer.Option(metavar="KIND", help="What to write: folders, csv or parquet.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="The file, or for folders the folder.",
+            help="Output file, or output folder for folders.",
             show_default="RUN/export.csv, RUN/export.parquet, RUN-clusters",
         ),
     ] = None,
     copy: Annotated[
-        bool, typer.Option("--copy", help="Copy the files; else link to them.")
+        bool, typer.Option("--copy", help="Copy the files instead of linking to them.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the folder if it is there.")
+        bool, typer.Option("--overwrite", help="Replace the folder if it exists.")
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the clusters of RUN for other programs: folders of files, .csv or Parquet.
+    """Export the clusters of RUN to folders, .csv or Parquet.
 
-    Names, merged and split clusters are those of 'dcfsc name'. The Parquet table has path,
-    thumbnail, x, y, cluster, name, confidence and neighbors, as Embedding Atlas and FiftyOne take
-    them.
+    Clusters are exported as edited by 'dcfsc name'. The Parquet table has path, thumbnail, x, y,
+    cluster, name, confidence and neighbors, ready for Embedding Atlas and FiftyOne.
     """
     from dcfsc.runs.export import export_run
 

@@ -26,7 +26,7 @@ from dcfsc.cli.options import (
     reading_for,
 )
 
-# Options that only the training of a network has: to give one is to ask for a network.
+# Options that only apply to training a network: each of them selects a network.
 TRAINING_OPTIONS = (
     "training",
     "views",
@@ -50,42 +50,44 @@ def fit(
             "--clusters",
             "-k",
             metavar="K|K,K,...|auto",
-            help="Number of clusters; several share one graph, a run each; auto: see suggest-k.",
+            help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
         ),
     ],
     method: Annotated[
         str | None,
         typer.Option(
-            help="closed-form, dcfsc, ...; an unknown name lists all.",
-            show_default="closed-form; dcfsc where an option of its training is given",
+            help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all.",
+            show_default="closed-form; dcfsc if you set an option of the training",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/DATA-METHOD"),
+        typer.Option(
+            metavar="DIR", help="Folder for the results.", show_default="runs/DATA-METHOD"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
         typer.Option(
             metavar="X|auto",
-            help="Ridge parameter, or auto from the subspaces' dimension.",
+            help="Ridge parameter. auto: from --subspace-dim.",
             show_default="auto",
         ),
     ] = None,
     subspace_dim: Annotated[
         float | None,
         typer.Option(
-            metavar="M", help="Expected dimension of a subspace.", show_default="3; dcfsc: 1.5"
+            metavar="M", help="Expected dimension of each subspace.", show_default="3; dcfsc: 1.5"
         ),
     ] = None,
     representation: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How samples are seen: given, metric, metric-twice, affine, counts, scattering, "
-            "shifts, mirror, shifts+mirror, or auto, as the data say.",
+            help="How samples are compared: given, metric, metric-twice, affine, counts, "
+            "scattering, shifts, mirror, shifts+mirror, or auto to choose from the data.",
             show_default="auto",
         ),
     ] = None,
@@ -101,7 +103,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How dcfsc trains: reconstruction, or views of the samples.",
+            help="What the method dcfsc trains on: reconstruction, or views of the samples.",
             show_default="reconstruction; views for --network head",
         ),
     ] = None,
@@ -109,9 +111,9 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAMES|auto",
-            help="Changes that views have, as in geometry,light=0.5: geometry, mirror, light, "
+            help="Changes that make a view, as in geometry,light=0.5: geometry, mirror, light, "
             "contrast, colour, hole, noise.",
-            show_default="auto, as the data say",
+            show_default="auto: chosen from the data",
         ),
     ] = None,
     losses: Annotated[
@@ -126,30 +128,31 @@ def fit(
     affinity: Annotated[
         str | None,
         typer.Option(
-            help="How coefficients become a graph.", show_default="topk; baselines: their own"
+            help="How coefficients become a graph.", show_default="topk; depends on the method"
         ),
     ] = None,
     assign: Annotated[
         str | None,
         typer.Option(
-            help="How the embedding becomes labels.", show_default="filtered; others: kmeans"
+            help="How the embedding becomes labels.",
+            show_default="filtered for closed-form; else kmeans",
         ),
     ] = None,
     features: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Compute these first, and cluster them: encoder, encoder:NAME (a pretrained "
-            "network), scattering or autoencoder.",
+            help="Cluster these features instead of the samples: encoder or encoder:NAME (a "
+            "pretrained network, for photographs), scattering or autoencoder.",
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="NAME|PATH", help="Weights to start the network from.")
+        str | None, typer.Option(metavar="NAME|PATH", help="Initial weights of the network.")
     ] = None,
     network: Annotated[
         str | None,
         typer.Option(
-            help="The network's architecture; for views also residual, and head for features.",
+            help="Architecture of the network. For views also residual, or head for features.",
             show_default="auto",
         ),
     ] = None,
@@ -157,18 +160,20 @@ def fit(
         int | None,
         typer.Option(
             min=0,
-            help="Epochs of plain reconstruction first.",
+            help="Epochs of pre-training by reconstruction.",
             show_default="60; with --weights: 0",
         ),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam.", show_default="0.001; views: 0.003")
+        float | None,
+        typer.Option(help="Learning rate of Adam.", show_default="0.001; views: 0.003"),
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Samples of a chunk: the same steps with less memory. Of views: of a mini-batch.",
+            help="Samples held in memory at a time; the steps stay the same. For views: samples "
+            "of a mini-batch.",
             show_default="all; views: 512, without a GPU 256",
         ),
     ] = None,
@@ -176,27 +181,33 @@ def fit(
     size: SizeOption = None,
     color: ColorOption = None,
     skip_broken: SkipOption = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Do not write the report.")
+    ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run in the folder.")
+        bool, typer.Option("--resume", help="Resume the interrupted run in the folder.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the finished run in the folder.")
     ] = False,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="How often to save it.", show_default="30"),
+        typer.Option(
+            min=0, metavar="SECONDS", help="How often to save the training.", show_default="30"
+        ),
     ] = None,
     dist_timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Wait for other processes of torchrun.", show_default="600"
+            metavar="SECONDS",
+            help="How long to wait for other processes of torchrun.",
+            show_default="600",
         ),
     ] = None,
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="Take the samples as they are, and plain k-means: quicker, less exact."
+            "--fast", help="Use the samples unchanged and plain k-means: faster, less accurate."
         ),
     ] = False,
     verbose: Annotated[
@@ -205,11 +216,11 @@ def fit(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Cluster DATA into K groups and write a run's folder.
+    """Cluster DATA into K groups and write the results to a folder.
 
-    The folder holds labels.csv, run.json (every parameter, versions, scores), the model, and
-    report.html with the details.npz that it is drawn from. With -k 10,20,40 there is a run for each
-    number, in DIR/k10, DIR/k20 and DIR/k40.
+    The folder holds report.html (open it in a browser), labels.csv, the model, run.json
+    (parameters, versions, scores) and details.npz (the data behind the report). With -k 10,20,40
+    there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
     counts = counts_or_auto(clusters)
     options = {
@@ -248,7 +259,7 @@ def fit(
         output.print_facts(output.start_facts(record))
 
     talk = not (quiet or as_json)
-    # who watches is told at once; a pipe gets all of it or, where the input is bad, nothing
+    # a terminal shows facts at once; a pipe gets everything at the end, or nothing if input is bad
     watched = talk and sys.stdout.isatty()
     request = RunRequest(
         samples,

@@ -20,20 +20,20 @@ def name(
     ] = None,
     merge: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Make one of these clusters; may be repeated."),
+        typer.Option(metavar="A,B", help="Merge these clusters. May be repeated."),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(metavar="A", help="Cut this cluster in two; may be repeated."),
+        typer.Option(metavar="A", help="Split this cluster in two. May be repeated."),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last 'dcfsc name'.")] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Name, merge and split the clusters of RUN by hand; alone, list them.
+    """Name, merge and split the clusters of RUN. Without edits, list them.
 
-    'predict', 'report' and 'export' then use the clusters as edited. The edits are kept in
-    RUN/edits.json and can be undone one by one; labels.csv keeps the clusters of the fit.
+    'predict', 'report' and 'export' then use the edited clusters. The edits are in RUN/edits.json
+    and can be undone one by one. labels.csv does not change.
     """
     from dcfsc.runs.edits import edit_run, read_edits
     from dcfsc.runs.folder import read_run
@@ -43,13 +43,15 @@ def name(
     merges = [_several(text) for text in merge or []]
     edits: Any
     if undo and (given or merges or split):
-        raise InputError("--undo stands alone; give the new edits in a second command.")
+        raise InputError(
+            "--undo cannot be combined with edits; give the new edits in a second command."
+        )
     if undo or given or merges or split:
         before = read_edits(read_run(run))
         edits = edit_run(run, given, merges, split or [], undo=undo)
-        redraw(run)  # even where nothing changes: an earlier command may not have come to it
+        redraw(run)  # even if nothing changed: an earlier command may have been interrupted before
         if edits == before and not (quiet or as_json):
-            print("nothing to change: the clusters are so already")
+            print("nothing to change: the clusters already have these names")
     clusters = _listed(run)
     if as_json:
         print(json.dumps({"run": str(run), "clusters": clusters}))
@@ -77,7 +79,7 @@ def _pairs(words: list[str]) -> dict[str, str]:
     for word in words:
         cluster, equals, text = word.partition("=")
         if not equals or not cluster.strip():
-            raise InputError(f"{word[:40]!r} is no name; write CLUSTER=NAME, as in 3=cats.")
+            raise InputError(f"{word[:40]!r} is not a name; write CLUSTER=NAME, as in 3=cats.")
         if cluster.strip() in pairs:
             raise InputError(f"cluster {cluster.strip()} is named twice.")
         pairs[cluster.strip()] = text
@@ -87,5 +89,5 @@ def _pairs(words: list[str]) -> dict[str, str]:
 def _several(text: str) -> list[str]:
     clusters = [part.strip() for part in text.split(",")]
     if len(clusters) < 2 or not all(clusters):
-        raise InputError(f"--merge takes two clusters or more, as in 1,4; got {text[:40]!r}.")
+        raise InputError(f"--merge takes two or more clusters, as in 1,4; got {text[:40]!r}.")
     return clusters

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and how the samples are read."""
+"""Arguments and options that several commands share, and loading the samples."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A dataset's name (see 'dcfsc datasets') or a path: .npy, .npz, .mat, .csv, .tsv, "
-        ".parquet or a folder of images, whose sub-folders are labels.",
+        help="A folder of images (sub-folders are labels), a .csv, .tsv, .parquet, .npy, .npz or "
+        ".mat file, or the name of a dataset (see 'dcfsc datasets').",
         show_default=False,
     ),
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(help="Where the labels are: a column, an array, or a file. Only to score."),
+    typer.Option(help="A column, array or file with labels. Used only to score the result."),
 ]
 SizeOption = Annotated[
     str | None,
     typer.Option(
         metavar="HxW",
-        help="Bring images to this height x width.",
-        show_default="their own, or a working size where it is large or differs",
+        help="Resize images to this height x width.",
+        show_default="unchanged; a smaller size if images are large or differ in size",
     ),
 ]
 ColorOption = Annotated[
@@ -41,16 +41,16 @@ ColorOption = Annotated[
     typer.Option(
         "--color/--gray",
         help="Read images in colour or in grey.",
-        show_default="colour where there is any",
+        show_default="colour if there is any",
     ),
 ]
-SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run's folder, from 'dcfsc fit'.")
+    Path, typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def load_samples(
@@ -62,7 +62,7 @@ def load_samples(
     seed: Any,
     reading: Reading | None = None,
 ) -> Dataset:
-    """DATA as the options say it is to be read; ``reading`` holds where they say nothing."""
+    """Load DATA with the given options; ``reading`` applies where an option is not set."""
     from dcfsc.datasets import load
     from dcfsc.stages import stage
 
@@ -91,7 +91,7 @@ def load_samples(
 
 
 def reading_for(features: str | None, device: str, spec: str) -> Reading | None:
-    """How the images of a folder are to be read for these features, where that matters to them."""
+    """How to read the images of a folder for these features, if the features care."""
     if features is None or not features.startswith("encoder") or not Path(spec).is_dir():
         return None  # before anything is imported
     from dcfsc.estimators import registry
@@ -122,7 +122,7 @@ def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
 
 
 def number_or_name(text: str | None) -> float | str | None:
-    """Numbers as numbers; names, and what is neither, as they are for the method to judge."""
+    """A number if the text is one; else the text, which the method checks."""
     try:
         return None if text is None else plain_number(text)
     except ValueError:
@@ -130,7 +130,7 @@ def number_or_name(text: str | None) -> float | str | None:
 
 
 def numbers_by_name(option: str, text: str | None) -> dict[str, float] | str | None:
-    """NAME[=NUMBER],... as a mapping, a name without a number at 1; "auto" as it is."""
+    """Parse NAME[=NUMBER],... to a mapping; the number is 1 by default. "auto" is unchanged."""
     if text is None or text.strip() == "auto":
         return None if text is None else "auto"
     values = {}
@@ -141,5 +141,7 @@ def numbers_by_name(option: str, text: str | None) -> dict[str, float] | str | N
         except ValueError:
             name = ""
         if not name:
-            raise InputError(f"{option} takes NAME or NAME=NUMBER, with commas; got {part[:40]!r}.")
+            raise InputError(
+                f"{option} takes NAME or NAME=NUMBER, separated by commas; got {part[:40]!r}."
+            )
     return values

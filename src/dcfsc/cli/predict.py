@@ -28,7 +28,7 @@ def predict(
     data: DataArgument,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The file.", show_default="RUN/predictions.csv"),
+        typer.Option(metavar="FILE", help="Output file.", show_default="RUN/predictions.csv"),
     ] = None,
     device: DeviceOption = "auto",
     labels: LabelsOption = None,
@@ -38,9 +38,10 @@ def predict(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Label new samples with the model of a run and write them to a .csv file.
+    """Label new samples with the model of a run.
 
-    Images are read as they were for the run: its size, its colours, its encoder.
+    The labels are written to a .csv file. Images are read with the size, the colours and the
+    encoder of the run.
     """
     from dcfsc import metrics
     from dcfsc.runs.edits import read_edits

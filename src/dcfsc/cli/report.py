@@ -25,19 +25,19 @@ def report(
         str | None,
         typer.Option(
             metavar="DATA",
-            help="Images of the same samples in the same order, to show in place of the run's own.",
+            help="Images to show instead: the same samples in the same order.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
+        typer.Option(metavar="FILE", help="Output page.", show_default="RUN/report.html"),
     ] = None,
     size: SizeOption = None,
     color: ColorOption = None,
     skip_broken: SkipOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw the page of a run again, from its saved files alone."""
+    """Make the report of a run again from its saved files."""
     from dcfsc.report import read_details, with_images
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.life import DETAILS, REPORT

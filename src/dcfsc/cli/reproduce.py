@@ -22,32 +22,30 @@ def reproduce(
         ),
     ],
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Some of the methods, separated by commas.")
+        str | None, typer.Option(metavar="A,B", help="Only these methods, separated by commas.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Seeds per cell.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Number of seeds per cell.")] = None,
     clusters: Annotated[
-        str | None, typer.Option(metavar="K,K", help="Some numbers of people (eyaleb).")
+        str | None, typer.Option(metavar="K,K", help="Only these numbers of people (eyaleb).")
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Some of the datasets (views).")
+        str | None, typer.Option(metavar="A,B", help="Only these datasets (views).")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results are.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")] = Path(
         "results"
     ),
     device: DeviceOption = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would run, and how long it took last time.")
+        bool, typer.Option("--dry-run", help="Print what would run and how long it took last time.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Processes that share the work, and the GPU.")
-    ] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes; they share the GPU.")] = 1,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="This process takes part I of N, from 0.")
+        str, typer.Option(metavar="I/N", help="Compute only part I of N, counted from 0.")
     ] = "0/1",
     quiet: QuietOption = False,
 ) -> None:
-    """Compute a table or figure of the paper; a second call only fills the gaps."""
+    """Compute a table or figure of the paper. A second call computes only what is missing."""
     from dcfsc import experiments
     from dcfsc.runs.life import write_errors
 

@@ -25,30 +25,33 @@ MOST = 10
 def suggest_k(
     data: DataArgument,
     max_k: Annotated[
-        int | None, typer.Option(metavar="M", help="The largest K.", show_default="50, or N/5")
+        int | None,
+        typer.Option(metavar="M", help="Largest K to consider.", show_default="50, or N/5"),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="closed-form (the samples) or dcfsc (an auto-encoder's latents).")
+        str, typer.Option(help="closed-form (samples) or dcfsc (latents of an auto-encoder).")
     ] = "closed-form",
     features: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of these: encoder, scattering, autoencoder.")
+        str | None,
+        typer.Option(metavar="NAME", help="Use features: encoder, scattering or autoencoder."),
     ] = None,
     subspace_dim: Annotated[
-        float | None, typer.Option(metavar="M", help="Expected dimension of a subspace.")
+        float | None, typer.Option(metavar="M", help="Expected dimension of each subspace.")
     ] = None,
     weights: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Weights of the auto-encoder.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
     color: ColorOption = None,
     skip_broken: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank candidates for the number of clusters of DATA, from the spectra of its graphs.
+    """Suggest numbers of clusters for DATA, the best candidate first.
 
-    It is evidence, not an answer: see how often it was right in the documentation, on choosing K.
+    The first candidate is often wrong on images: compare several. The documentation says how often
+    it was right.
     """
     reading = reading_for(features, device, data)
     samples = load_samples(data, None, size, color, skip_broken, seed, reading)

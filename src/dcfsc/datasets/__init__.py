@@ -1,4 +1,4 @@
-"""Datasets by name or path, the data folder, and synthetic unions of subspaces.
+"""Datasets by name or path, and generated unions of subspaces.
 
 Whatever reads a file of samples lives here, and returns arrays.
 """

@@ -83,7 +83,7 @@ def _check_label_size(header: streamed.NpyHeader, source: str) -> None:
     """Labels are read whole, and a hundred million of them take less."""
     if header.nbytes > LABEL_BYTES:
         raise InputError(
-            f"{source} takes {header.nbytes / 2**30:.1f} GiB, which are no labels; name the array "
+            f"{source} takes {header.nbytes / 2**30:.1f} GiB, too much for labels; name the array "
             "of the labels, or 'none'."
         )
 
@@ -156,7 +156,7 @@ def choose_keys(
             key = others[0]
         else:
             raise InputError(
-                f"{path} holds {listing}: which array has the samples is not clear; "
+                f"{path} holds {listing}: it is not clear which array has the samples; "
                 "name it with key='NAME'."
             )
     if labels is None:
@@ -165,8 +165,8 @@ def choose_keys(
         found = [n for n in guesses if n in vectors and n != key]
         if len(found) > 1:
             raise InputError(
-                f"{path} holds {listing}: which of {' and '.join(found)} has the labels is not "
-                "clear; name it with labels='NAME' (--labels NAME)."
+                f"{path} holds {listing}: it is not clear whether {' or '.join(found)} has the "
+                "labels; name it with labels='NAME' (--labels NAME)."
             )
         label_key = found[0] if found else None
     return key, label_key

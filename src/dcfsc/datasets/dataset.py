@@ -168,6 +168,6 @@ def refuse_bomb(source: Path | str, packed: int, size: int) -> None:
     """A few bytes that stand for more than memory has are not unpacked to see."""
     if size > HARMLESS_BYTES and size > EXPANSION * max(1, packed):
         raise InputError(
-            f"{source} is {packed} bytes that expand to at least {size / 2**30:.2g} GiB, as in a "
-            "file made to exhaust memory; if it is meant, save it uncompressed, as .npy."
+            f"{source} is {packed} bytes that expand to at least {size / 2**30:.2g} GiB, like a "
+            "file made to exhaust memory; if this is intended, save it uncompressed, as .npy."
         )

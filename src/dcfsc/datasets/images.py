@@ -215,15 +215,15 @@ def broken(source: ImageSource, error: Exception) -> InputError:
         return error
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return InputError(
-            f"{source.name} has more than {Image.MAX_IMAGE_PIXELS} pixels, as a file made to "
-            "exhaust memory would; reduce it first."
+            f"{source.name} has more than {Image.MAX_IMAGE_PIXELS} pixels, like a file made to "
+            "exhaust memory; reduce it first."
         )
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, Image.UnidentifiedImageError):
         reason = "not an image, or cut off at the start"
     return InputError(
-        f"cannot read the image {source.name}: {reason}; repair or remove it, or leave broken "
-        "images out with skip_broken=True (--skip-broken)."
+        f"cannot read the image {source.name}: {reason}; repair or remove it, or skip broken "
+        "images with skip_broken=True (--skip-broken)."
     )
 
 
@@ -260,7 +260,7 @@ def check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
         raise InputError(f"size is {size!r}; give (height, width) as two integers, as in (32, 32).")
     h, w = int(size[0]), int(size[1])
     if h < 1 or w < 1:
-        raise InputError(f"size is {h}x{w}; height and width start at 1.")
+        raise InputError(f"size is {h}x{w}; height and width must be at least 1.")
     if h * w > MOST_PIXELS:
         raise InputError(f"size is {h}x{w}; an image has at most {MOST_PIXELS} pixels.")
     return h, w
@@ -303,7 +303,7 @@ def channels_first(X: Any, name: str) -> Any:
         return X.transpose(0, 3, 1, 2) if isinstance(X, np.ndarray) else X.permute(0, 3, 1, 2)
     if first == last == 3 and middle > max(CHANNELS):
         raise InputError(
-            f"{name} has samples of {first} x {middle} x {last}: whether channels come first or "
-            "last is not clear; give (n, channels, height, width) with width and height above 4."
+            f"{name} has samples of {first} x {middle} x {last}: it is not clear whether channels "
+            "come first or last; give (n, channels, height, width) with width and height above 4."
         )
     return X

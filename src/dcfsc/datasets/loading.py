@@ -145,7 +145,7 @@ def _load_path(
             FILES[path.suffix.lower()], path, {"labels": inside, **options}, path
         )
     else:
-        raise InputError(f"{path}: files of this kind are not read; give {KINDS}.")
+        raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
         y, label_names = _read_label_file(label_file, len(data))
         data = replace(data, y=y, label_names=label_names)
@@ -173,7 +173,7 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
     if path.is_dir() or path.suffix.lower() == ".npy":
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
-            "with one label a sample."
+            "with one label per sample."
         )
     return None
 

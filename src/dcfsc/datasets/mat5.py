@@ -54,8 +54,8 @@ def read_mat5(path: Path) -> Iterator[tuple[str, Any]]:
         (version,) = struct.unpack(f"{order}H", head[124:126])
         if version >> 8 == 2:
             raise InputError(
-                f"{path} is a MATLAB 7.3 file, which is not read; in MATLAB save it again with "
-                "save(..., '-v7')."
+                f"{path} is a MATLAB 7.3 file, which dcfsc does not read; in MATLAB save it again "
+                "with save(..., '-v7')."
             )
         while tag := file.read(8):
             kind, length = struct.unpack(f"{order}2I", tag)

@@ -33,7 +33,7 @@ def _release(places: Sequence[Path]) -> Path | None:
 
 
 def _unread(place: Path) -> Dataset:
-    raise InputError(f"{NAME} is many problems; name one sequence, as in {NAME}/cars1.")
+    raise InputError(f"{NAME} has many sequences; name one, as in {NAME}/cars1.")
 
 
 HOPKINS155 = Entry(

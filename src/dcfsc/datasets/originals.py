@@ -190,7 +190,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
             shape = struct.unpack(f">{ndim}I", head[4:])
             size = int(np.prod([int(s) for s in shape], dtype=object))
             if size > IDX_BYTES:
-                raise InputError(f"{path} claims shape {shape}; that is no MNIST file.")
+                raise InputError(f"{path} claims shape {shape}; this is not an MNIST file.")
             # a byte more than expected tells a longer file without decompressing all of it
             body = file.read(size + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

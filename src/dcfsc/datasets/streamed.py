@@ -99,7 +99,7 @@ class Streamed(ABC):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError(f"{self.name} is on disk: an array of it is always a copy.")
+            raise ValueError(f"{self.name} is on disk, so an array of it is always a copy.")
         kind = self.dtype if dtype is None else np.dtype(dtype)
         require_room(self.name, self.size * kind.itemsize)
         out = np.empty(self.shape, kind)

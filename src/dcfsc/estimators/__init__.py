@@ -1,6 +1,6 @@
-"""Scikit-learn estimators, and what they share: checks, saving, prediction, several processes.
+"""Scikit-learn estimators, which connect the stages.
 
-They string the stages together and hold no numerical code of their own.
+They hold no numerical code of their own: every stage lives in a folder of its own.
 """
 
 from .closed_form import ClosedFormSubspaceClustering

@@ -131,7 +131,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         """
         check_is_fitted(self)
         if "embedding_" not in vars(self):
-            raise InputError("a model that was loaded cannot be cut: it has no embedding_.")
+            raise InputError("a loaded model cannot be cut, because it has no embedding_.")
         K = check_n_clusters(n_clusters, int(self.n_clusters))
         model = copy.copy(self)
         model.set_params(n_clusters=K)

@@ -222,5 +222,5 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         )
         Z = self._training_features = tensors["features"].to(device)
         if tuple(Z.shape[1:]) != self._representation.row_shape:
-            raise InputError("its features are not of its samples; fit and save it again.")
+            raise InputError("its features do not match its samples; fit and save it again.")
         self._solve()

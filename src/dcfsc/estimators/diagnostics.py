@@ -43,8 +43,8 @@ def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
     A = getattr(estimator, "affinity_matrix_", None)
     if A is None:
         raise InputError(
-            f"{type(estimator).__name__} has no affinity_matrix_: fit it first (a model that was "
-            "loaded has none)."
+            f"{type(estimator).__name__} has no affinity_matrix_; fit it first (a loaded model has "
+            "none)."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a picture needs no tight residual

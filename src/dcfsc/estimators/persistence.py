@@ -142,10 +142,10 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
     check_n_clusters(n_clusters, len(labels))
     check_at_least("n_neighbors", getattr(model, "n_neighbors", 1), 1)
     if not 0 <= int(labels.min()) <= int(labels.max()) < int(n_clusters):
-        raise InputError(f"its labels are not those of {n_clusters} clusters.")
+        raise InputError(f"its labels do not match {n_clusters} clusters.")
     for name in {"features", "latents"} & tensors.keys():
         if tensors[name].ndim < 2 or len(tensors[name]) != len(labels):
-            raise InputError(f"its labels and its {name} are not of the same samples.")
+            raise InputError(f"its labels and its {name} have different numbers of samples.")
 
 
 def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -164,7 +164,7 @@ def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     if math.prod(spec.sample_shape) != shape or (
         latents is not None and latents.shape[1] != spec.latent_dim
     ):
-        raise InputError("its network is not for its samples; fit and save it again.")
+        raise InputError("its network does not match its samples; fit and save it again.")
 
 
 def encode_parameter(name: str, value: Any) -> Any:

@@ -60,16 +60,16 @@ class Predictor:
 def restored_memberships(tensors: dict[str, Tensor], n_clusters: int) -> Memberships:
     """The inverse of ``_memberships_state``, or one line saying what is wrong."""
     if not {"labels", CLUSTERS, PROBABILITIES} <= tensors.keys():
-        raise InputError("it lacks its memberships; fit and save it again.")
+        raise InputError("its memberships are missing; fit and save it again.")
     clusters, values = tensors[CLUSTERS], tensors[PROBABILITIES]
     n = len(tensors["labels"])
     fit = clusters.ndim == 2 and clusters.shape == values.shape and len(clusters) == n
     if not fit or clusters.dtype != torch.int32 or not 1 <= clusters.shape[1] <= n_clusters:
-        raise InputError("its memberships are not of its samples; fit and save it again.")
+        raise InputError("its memberships do not match its samples; fit and save it again.")
     if not (0 <= int(clusters.min()) <= int(clusters.max()) < n_clusters):
-        raise InputError(f"its memberships are not of {n_clusters} clusters.")
+        raise InputError(f"its memberships do not match {n_clusters} clusters.")
     if float(values.min()) < 0.0 or float(values.sum(dim=1).max()) > 1.001:
-        raise InputError("its memberships are no probabilities; fit and save it again.")
+        raise InputError("its memberships are not probabilities; fit and save it again.")
     return Memberships(clusters.numpy(), values.float().numpy(), n_clusters)
 
 

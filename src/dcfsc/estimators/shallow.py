@@ -45,8 +45,8 @@ def with_squares(Z: Tensor) -> Tensor:
         ):
             return Z.to(dtype)
     raise InputError(
-        f"the largest value of X is {largest:.3g}, whose square no float64 holds; rescale the "
-        "data, or give scale='max'."
+        f"the largest value of X is {largest:.3g}, whose square is too large for float64; rescale "
+        "the data, or give scale='max'."
     )
 
 

@@ -104,7 +104,7 @@ def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
         raise InputError(f"n_clusters must be at least {least}; got {count}.")
     if count > n_samples:
         raise InputError(
-            f"n_clusters={count} is more than the n_samples={n_samples} there are; "
+            f"n_clusters={count} is more than n_samples={n_samples}; "
             "give more samples or ask for fewer clusters."
         )
     return count

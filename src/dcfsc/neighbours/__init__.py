@@ -1,4 +1,4 @@
-"""Neighbours: the k largest inner products of each row. They know rows and k, and nothing else.
+"""Neighbours: the k largest inner products of each row.
 
 Exact, filtered in half precision, approximate, or with the rows divided among processes.
 """

@@ -1,4 +1,4 @@
-"""Auto-encoders, the paper's presets, published weights, and encoders that learn from views.
+"""Auto-encoders, presets, published weights, encoders for views.
 
 A network knows nothing of how it is trained or what its latents are for.
 """

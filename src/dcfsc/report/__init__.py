@@ -1,4 +1,4 @@
-"""The HTML report of a run: one self-contained page, drawn from saved results alone.
+"""The HTML report of a run, and plots.
 
 Plots of estimators live here too; nothing here computes a clustering.
 """

@@ -105,7 +105,9 @@ class Details:
         for name in ("shown", "view_samples"):
             index = getattr(self, name)
             if len(index) and not 0 <= index.min() <= index.max() < n:
-                raise InputError(f"the details of a run name samples in {name!r} that are not.")
+                raise InputError(
+                    f"the details of a run list samples in {name!r} that are not in this run."
+                )
 
     @property
     def confidence(self) -> np.ndarray:
@@ -177,5 +179,5 @@ def with_images(details: Details, X: np.ndarray, source: str) -> Details:
         )
     if not images_of(X):
         shape = " x ".join(map(str, X.shape[1:]))
-        raise InputError(f"{source} holds samples of {shape}, which are no images to show.")
+        raise InputError(f"{source} holds samples of {shape}, which are not images.")
     return replace(details, thumbnails=thumbnails(X, details.shown))

@@ -130,7 +130,7 @@ def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
         if not hasattr(estimator, name):
             raise InputError(
                 f"plot_embedding needs a fitted estimator; {type(estimator).__name__} has no "
-                f"{name} (a model that was loaded has none)."
+                f"{name} (a loaded model has none)."
             )
     A, own = estimator.affinity_matrix_, np.asarray(estimator.labels_)
     A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)

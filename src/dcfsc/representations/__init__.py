@@ -1,4 +1,4 @@
-"""Representations: how samples are seen, one file a way, and which way the data prefer.
+"""Representations: ways to compare samples, and the choice of one.
 
 A new one is a file with a subclass of :class:`Representation` and a line in
 ``choice.REPRESENTATIONS``.

@@ -159,7 +159,7 @@ def restored(
     """A tensor of a saved state on the device, if it is there and has the shape; None is any."""
     tensor = tensors.get(name)
     if tensor is None or tensor.ndim != len(shape):
-        raise InputError(f"its representation lacks its {name}; fit and save it again.")
+        raise InputError(f"its representation has no {name}; fit and save it again.")
     if any(want not in (None, have) for want, have in zip(shape, tensor.shape, strict=True)):
         raise InputError(
             f"its {name} has the shape {tuple(tensor.shape)}, which does not fit the rest; fit and "

@@ -126,7 +126,9 @@ class ScatteringMetric(Representation):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
         shape = enlarged_shape(self.setting.sample_shape)
         if tuple(values.get("sample_shape", ())) != shape:
-            raise InputError("its scattering is not of its images; fit and save it again.")
+            raise InputError(
+                "its scattering features do not match its images; fit and save it again."
+            )
         self.components = ScatteringComponents(
             shape, J, input_scale=float(values["input_scale"]), device=device
         )

@@ -62,8 +62,8 @@ def check_method(folder: Path, method: str, estimator: Any) -> None:
     if state_of(folder) in (State.TRAINING, State.REPLACING) and not saves_itself(estimator):
         raise InputError(
             f"{folder} holds the checkpoint of a run by {CHECKPOINT_METHOD}, which {method} cannot "
-            f"go on with; give --method {CHECKPOINT_METHOD}, --overwrite in place of --resume to "
-            "begin again, or choose another folder with --out."
+            f"resume; give --method {CHECKPOINT_METHOD}, use --overwrite instead of --resume to "
+            "start again, or choose another folder with --out."
         )
 
 

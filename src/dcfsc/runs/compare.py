@@ -51,13 +51,13 @@ def matched_rows(first: _Read, second: _Read) -> np.ndarray:
         if not pairs:
             raise InputError(
                 f"the runs {first.run.folder} and {second.run.folder} have no file in common, so "
-                "that there is nothing to compare."
+                "there is nothing to compare."
             )
         return np.array(pairs, np.int64)
     if n[0] != n[1]:
         raise InputError(
-            f"the runs have {n[0]} and {n[1]} samples without paths, so that it is not known which "
-            "is which; compare runs on the same samples in the same order."
+            f"the runs have {n[0]} and {n[1]} samples without paths, so they cannot be "
+            "matched; compare runs on the same samples in the same order."
         )
     return np.repeat(np.arange(n[0])[:, None], 2, axis=1)
 

@@ -121,7 +121,7 @@ class Edits:
     def _name(self, cluster: int, name: str) -> None:
         if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
-                f"{name[:40]!r} is no name for a cluster; give 1 to {LONGEST_NAME} characters."
+                f"{name[:40]!r} cannot name a cluster; give 1 to {LONGEST_NAME} characters."
             )
         taken = [k for k, other in self.names.items() if other == name and k != cluster]
         if taken or (name.isascii() and name.isdigit()):
@@ -140,9 +140,9 @@ class Edits:
         if len(rows) != 2 or rows[0] != rows[1]:
             merged = len(set(rows)) > 1
             raise InputError(
-                f"cluster {cluster} was merged of several; undo that to split one of them."
+                f"cluster {cluster} was merged from several; undo that to split one of them."
                 if merged
-                else f"cluster {cluster} is half of a cluster of the fit already; for smaller ones "
+                else f"cluster {cluster} is already half of a fitted cluster; for smaller ones "
                 "fit again with a larger K."
             )
         self.place[rows[0], 1] = new
@@ -166,7 +166,9 @@ def read_edits(run: Run) -> Edits:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except Exception:  # JSON may say anything
-        raise InputError(f"{path} is damaged; delete it to have the clusters as fitted.") from None
+        raise InputError(
+            f"{path} is damaged; delete it to return to the fitted clusters."
+        ) from None
     return edits
 
 

@@ -289,7 +289,7 @@ def _finished(folder: Path, record: dict[str, Any]) -> Run:
             "--overwrite to replace it, or choose another folder with --out."
         )
     warnings.warn(
-        f"the run {folder} was finished before, and is left as it is.", UserWarning, stacklevel=4
+        f"the run {folder} is already finished and was not changed.", UserWarning, stacklevel=4
     )
     return run
 

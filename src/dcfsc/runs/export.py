@@ -84,7 +84,7 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
         details = edited_details(read_details(run.folder / DETAILS), edits)
     if details is not None:
         if len(details.labels) != len(run.labels):
-            raise InputError(f"{run.folder / DETAILS} is not of this run; fit again.")
+            raise InputError(f"{run.folder / DETAILS} belongs to another run; fit again.")
         clusters, confidence, next_best = details.labels, details.confidence, details.next_best
     else:
         clusters = edits.place[run.labels, 0]
@@ -125,15 +125,14 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
         )
     if target.exists() and not overwrite:
         raise InputError(
-            f"{target} is there already; add --overwrite to replace it, or choose another folder "
-            "with --out."
+            f"{target} exists; add --overwrite to replace it, or choose another folder with --out."
         )
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; choose a folder with --out.")
     missing = [path for path in samples.paths if not os.path.isfile(path)]
     if missing:
         raise InputError(
-            f"{len(missing)} of {len(samples.paths)} files are not where they were, such as "
+            f"{len(missing)} of {len(samples.paths)} files have moved, such as "
             f"{missing[0]}; put them back, or fit again."
         )
     titles = folder_names(samples.edits)
@@ -148,7 +147,7 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
                     os.symlink(os.path.abspath(path), part / place)
     except InputError as error:
         if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
-            raise InputError(f"{error} Where links cannot be made, add --copy.") from error
+            raise InputError(f"{error} If links cannot be made, add --copy.") from error
         raise
 
 

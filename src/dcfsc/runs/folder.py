@@ -40,7 +40,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     """A run's record and labels, or one line saying why the folder holds no whole run."""
     folder = Path(run)
     if not folder.is_dir():
-        raise InputError(f"there is no run's folder {folder}; 'dcfsc fit ... --out {folder}'.")
+        raise InputError(
+            f"there is no run in {folder}; make one with 'dcfsc fit ... --out {folder}'."
+        )
     settle(folder)
     if not (folder / RECORD).is_file():
         if (folder / CHECKPOINT).exists():
@@ -50,7 +52,7 @@ def read_run(run: str | os.PathLike[str]) -> Run:
             )
         if (folder / MODEL).exists() and (folder / LABELS).exists():
             raise InputError(f"the run {folder} has lost its {RECORD}; {AGAIN}.")
-        raise InputError(f"{folder} is not a run's folder: it has no {RECORD}.")
+        raise InputError(f"{folder} is not the folder of a run: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
     labels = _read_labels(folder / LABELS)
     if len(labels) != record["data"]["n"]:
@@ -82,7 +84,9 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
     except (ValueError, KeyError, csv.Error):
-        raise InputError(f"{path} is damaged, or of an earlier dcfsc; {AGAIN}.") from None
+        raise InputError(
+            f"{path} is damaged, or was written by an earlier dcfsc; {AGAIN}."
+        ) from None
     return columns
 
 
@@ -112,7 +116,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not counts or not 1 <= clusters <= n or not isinstance(record["method"], str):
         raise InputError(
             f"{path} is damaged: {str(clusters)[:20]} clusters of {str(n)[:20]} samples by the "
-            f"method {str(record['method'])[:20]!r} are no run; {AGAIN}."
+            f"method {str(record['method'])[:20]!r} are not a valid run; {AGAIN}."
         )
     return record
 

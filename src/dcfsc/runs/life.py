@@ -151,8 +151,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         lock = try_lock(folder / LOCK)
     if lock is None:
         raise InputError(
-            f"another run is writing to {folder}; wait for its end, or choose another folder with "
-            "--out."
+            f"another run is writing to {folder}; wait until it ends, or choose another folder "
+            "with --out."
         )
     with _releasing(lock, folder):
         try:
@@ -254,8 +254,8 @@ def check_free(folder: Path, *, resume: bool, overwrite: bool) -> None:
         )
     if state in (State.TRAINING, State.REPLACING) and not (resume or overwrite):
         raise InputError(
-            f"{folder} holds the checkpoint of an interrupted run; add --resume to go on with it, "
-            "--overwrite to begin again, or choose another folder with --out."
+            f"{folder} holds the checkpoint of an interrupted run; add --resume to continue it, "
+            "--overwrite to start again, or choose another folder with --out."
         )
     if state is State.WHOLE and not overwrite:
         raise InputError(

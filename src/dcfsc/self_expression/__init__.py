@@ -1,4 +1,4 @@
-"""Self-expression: each sample as a combination of the others, one file a problem.
+"""Self-expression: each sample as a combination of the others.
 
 Solvers take and return tensors; what they return obeys :class:`Operator`. Nothing here knows of
 affinities, files or scikit-learn's estimators.

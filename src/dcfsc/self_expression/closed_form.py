@@ -116,7 +116,7 @@ def cholesky(A: Tensor, lam: float, least: float = 0.0) -> Tensor:
     least = max(least, largest * torch.finfo(A.dtype).eps)
     if lam < least or int(info) != 0:
         raise InputError(
-            f"lam={lam:.3g} is lost in rounding beside Z'Z (largest entry {largest:.3g}); "
-            f"take lam of at least {max(largest * 1e-13, 2.0 * least):.3g}."
+            f"lam={lam:.3g} is too small beside Z'Z (largest entry {largest:.3g}); "
+            f"use a lam of at least {max(largest * 1e-13, 2.0 * least):.3g}."
         )
     return L

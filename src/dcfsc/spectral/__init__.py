@@ -1,4 +1,4 @@
-"""Spectral clustering of a non-negative, symmetric affinity: embedding, then labels.
+"""Spectral clustering of an affinity: embedding, then labels.
 
 `cluster` does both steps; `embed` and `assign` are the steps; `eigengap` ranks candidates for the
 number of clusters; `memberships` says how sure the labels are. Everything between an affinity and

@@ -66,7 +66,7 @@ def assign(
     if rows not in ROWS:
         raise unknown_name("row scaling", rows, ROWS)
     if method in ("discretize", "filtered") and rows != "auto":
-        raise InputError(f"rows={rows!r} does not apply to {method}, which scales on its own.")
+        raise InputError(f"rows={rows!r} does not apply to {method}, which scales rows itself.")
     _check_count("n_init", n_init)
     _check_count("n_restarts", n_restarts)
     K = _check_clusters(n_clusters, embedding, method)

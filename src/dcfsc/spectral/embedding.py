@@ -203,7 +203,9 @@ def _check_components(n_components: object, n: int) -> int:
     if not isinstance(n_components, int | np.integer) or isinstance(n_components, bool):
         raise InputError(f"n_components is {n_components!r}; give an integer.")
     if not 1 <= n_components <= n:
-        raise InputError(f"n_components is {n_components}; it must lie in 1..{n}, the points.")
+        raise InputError(
+            f"n_components is {n_components}; it must be from 1 to {n}, the number of points."
+        )
     return int(n_components)
 
 
@@ -265,7 +267,7 @@ def _solve(
         logger.info("the eigensolver %s stopped at residual %.1e > %.1e", name, worst, tol)
     if best is None:
         raise InputError(
-            f"no eigensolver could treat the affinity of {S.n} points with {k} components; "
+            f"no eigensolver could solve the affinity of {S.n} points with {k} components; "
             "check its scale, or ask for fewer components."
         )
     warnings.warn(

@@ -1,4 +1,4 @@
-"""Training: the only room that joins a network to the self-expressive layer.
+"""Training: joins a network to the self-expressive layer.
 
 Losses, loops, checkpoints and steps in chunks live here, on tensors alone.
 """

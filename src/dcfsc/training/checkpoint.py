@@ -152,7 +152,7 @@ class Checkpoint:
         reason = getattr(error, "strerror", None) or error
         kept = "there is none yet" if self._last is None else f"the one of step {self._last} stays"
         warnings.warn(
-            f"cannot write the checkpoint {self.path}: {reason}; {kept}. Training goes on, and "
+            f"cannot write the checkpoint {self.path}: {reason}; {kept}. Training continues and "
             "tries again.",
             RuntimeWarning,
             stacklevel=3,
@@ -196,7 +196,7 @@ class Checkpoint:
     def _damaged(self) -> InputError:
         return InputError(
             f"the checkpoint {self.path} is damaged or not written by dcfsc; delete it to start "
-            "anew."
+            "again."
         )
 
     def _read(self, content: bytes) -> None:
@@ -214,7 +214,7 @@ class Checkpoint:
         if values["identity"] != self.identity:
             raise InputError(
                 f"the checkpoint {self.path} belongs to a run with other data or parameters; give "
-                "the same ones to go on with it, or delete it to start anew."
+                "the same ones to resume it, or delete it to start again."
             )
         self._saved, self.notes = values, values["notes"]
 

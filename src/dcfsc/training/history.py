@@ -45,7 +45,7 @@ class History(list[Row]):
         except ImportError:
             raise InputError(
                 "to_frame needs pandas, which is not installed; run 'pip install pandas', or use "
-                "the history as the list of dictionaries that it is."
+                "the history as a list of dictionaries."
             ) from None
         return pandas.DataFrame(list(self), columns=self._names())
 

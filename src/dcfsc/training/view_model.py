@@ -221,7 +221,7 @@ class _Run:
             schedule = replace(self.options.schedule, steps=steps)
             apart = []
             for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
-                stage("training shortly on %s views", name)
+                stage("training briefly on %s views", name)
                 network = self.train(strengths, schedule, History(), lessons=False)
                 apart.append(self.disagreement(network))
             chosen = candidates[int(apart[1] <= GENTLE_SHARE * apart[0])]

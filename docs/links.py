@@ -1,0 +1,72 @@
+"""Links and pictures of README.md, CONTRIBUTING.md and docs/ that lead nowhere in the repository.
+
+    python docs/links.py
+
+It looks up what is inside the repository: files, folders and headings of pages. No network.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = {"_build", "examples"}
+_MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+def pages() -> list[Path]:
+    """README.md first, then the other pages at the top, then those of docs/."""
+    top = sorted(ROOT.glob("*.md"), key=lambda page: page.name != "README.md")
+    return [*top, *(p for p in sorted((ROOT / "docs").rglob("*.md")) if not GENERATED & {*p.parts})]
+
+
+@cache
+def tokens(page: Path) -> list[Token]:
+    return _MARKDOWN.parse(page.read_text(encoding="utf-8"))
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it."""
+    kept = re.sub(r"[^\w\- ]", "", re.sub(r"<!--.*?-->", "", heading).strip().lower())
+    return kept.replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    headings = [b.content for a, b in pairwise(tokens(page)) if a.type == "heading_open"]
+    return {slug(heading.replace("`", "")) for heading in headings}
+
+
+def targets(page: Path) -> list[str]:
+    """What the links and pictures of a page point at inside the repository."""
+    children = [child for token in tokens(page) for child in token.children or []]
+    found = [str(child.attrGet("href") or child.attrGet("src") or "") for child in children]
+    return [target for target in found if target and not re.match(r"[a-z]+:", target)]
+
+
+def broken(page: Path) -> list[str]:
+    """The targets of a page that do not exist."""
+
+    def exists(target: str) -> bool:
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        inside = file.exists() and ROOT in file.parents
+        return inside and (not anchor or anchor in anchors(file))
+
+    return [target for target in targets(page) if not exists(target)]
+
+
+def main() -> int:
+    problems = [f"{page.relative_to(ROOT)}: {t}" for page in pages() for t in broken(page)]
+    print("\n".join(problems) or f"{len(pages())} pages without a broken link")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
