@@ -56,7 +56,7 @@ def test_what_cannot_be_loaded_is_one_line(root, trajectories):
     x, s = trajectories
     np.savez(root / "hopkins155.npz", **{"cars1/x": x, "cars1/s": s, "flat/x": x[0], "flat/s": s})
     for spec, said in (
-        ("hopkins155", "name one sequence, as in hopkins155/cars1"),
+        ("hopkins155", "name one, as in hopkins155/cars1"),
         ("hopkins155/cars7", "unknown sequence of hopkins155 'cars7'"),
         ("hopkins155/flat", r"expected \(points, frames, 2\)"),
     ):

@@ -257,7 +257,7 @@ def labels_of(folder: Path) -> np.ndarray:
 
 def repeated(words: tuple[str, ...], place: Path, said: str) -> tuple[int, str]:
     """Do what the message says, or else repeat the command and do what it says then."""
-    named = re.search(r"go on with: dcfsc (.*)$", said.strip())
+    named = re.search(r"resume with: dcfsc (.*)$", said.strip())
     if named:
         return forked(lambda: call(tuple(shlex.split(named[1]))), place)
     if "with --resume" in said:

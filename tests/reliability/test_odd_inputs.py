@@ -331,7 +331,7 @@ def test_two_columns_of_labels_one_of_which_is_named(tmp_path):
 
 def test_two_arrays_of_labels(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.arange(3), labels=np.arange(3)[::-1])
-    with pytest.raises(InputError, match="which of y and labels has the labels is not clear"):
+    with pytest.raises(InputError, match="it is not clear whether y or labels has the labels"):
         load(tmp_path / "t.npz")
     assert load(tmp_path / "t.npz", labels="labels").y.tolist() == [2, 1, 0]
 

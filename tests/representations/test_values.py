@@ -117,8 +117,8 @@ def test_large_data_are_judged_by_a_random_sample_in_order(monkeypatch):
 @pytest.mark.parametrize(
     ("saved", "message"),
     [
-        ({}, "lacks its metric"),
-        ({"metric": torch.zeros(3)}, "lacks its metric"),
+        ({}, "has no metric"),
+        ({"metric": torch.zeros(3)}, "has no metric"),
         ({"metric": torch.zeros(3, 2)}, r"its metric has the shape \(3, 2\)"),
     ],
 )

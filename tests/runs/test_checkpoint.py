@@ -52,14 +52,14 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_where_it_would_have(
         stopped = fit(*out)
     assert stopped.exit_code == 130
     (line,) = stopped.stderr.splitlines()
-    assert line.startswith("error: interrupted; training is saved, go on with: dcfsc fit ")
+    assert line.startswith("error: interrupted; training is saved; resume with: dcfsc fit ")
     assert line.endswith("--out mine" + " --resume" if out else " --resume")
     place = folder / (out[1] if out else "runs/points-dcfsc")
     assert [p.name for p in place.iterdir()] == [CHECKPOINT]
 
     refused = fit("--out", place)
     assert refused.exit_code == 2
-    assert "add --resume to go on with it, --overwrite to begin again" in refused.stderr
+    assert "add --resume to continue it, --overwrite to start again" in refused.stderr
     other = fit("--out", place, "--resume", "--seed", 1)
     assert other.exit_code == 2
     assert "other data or parameters" in other.stderr

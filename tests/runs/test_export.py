@@ -127,7 +127,7 @@ def test_files_that_have_gone_are_named(photos: Path, tmp_path: Path) -> None:
     data = load(tmp_path / "pictures")
     run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
     (tmp_path / "pictures" / "down" / "3.png").unlink()
-    with pytest.raises(InputError, match=r"1 of 36 files are not where they were.*3\.png"):
+    with pytest.raises(InputError, match=r"1 of 36 files cannot be found.*3\.png"):
         export_run(run.folder, "folders")
     assert not (tmp_path / "run-clusters").exists()
 
@@ -276,8 +276,8 @@ def test_merging_adds_the_probabilities(run: Run) -> None:
         ({"7": "x"}, [], [], "no cluster '7'; there are 0, 1, 2"),
         ({"0": "x", "1": "x"}, [], [], "'x' cannot be given: cluster 0 has it"),
         ({"0": "12"}, [], [], "'12' cannot be given: it is a number"),
-        ({"0": " "}, [], [], "'' is no name"),
-        ({"0": "a\nb"}, [], [], "is no name"),
+        ({"0": " "}, [], [], "'' cannot name"),
+        ({"0": "a\nb"}, [], [], "cannot name"),
         ({}, [["0", "x"]], [], "no cluster 'x'"),
         ({}, [], ["1", "3"], "already half of a fitted cluster"),
     ],
@@ -291,7 +291,7 @@ def test_edits_that_cannot_be(run: Run, names, merges, splits, message) -> None:
 
 def test_a_merged_cluster_is_not_split(run: Run) -> None:
     edit_run(run.folder, {}, [["0", "1"]])
-    with pytest.raises(InputError, match="cluster 0 was merged of several; undo that"):
+    with pytest.raises(InputError, match="cluster 0 was merged from several; undo that"):
         edit_run(run.folder, {}, splits=["0"])
 
 

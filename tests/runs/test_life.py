@@ -244,7 +244,7 @@ def test_a_checkpoint_is_gone_on_with_by_its_own_method_only() -> None:
     before = Path("run", CHECKPOINT).read_bytes()
     refused = fit("--out", "run", "--method", "closed-form", "--resume")
     assert refused.exit_code == 2
-    assert "checkpoint of a run by dcfsc, which closed-form cannot go on with" in refused.stderr
+    assert "checkpoint of a run by dcfsc, which closed-form cannot resume" in refused.stderr
     assert Path("run", CHECKPOINT).read_bytes() == before
     assert "was interrupted while it trained" in CliRunner().invoke(app, ["report", "run"]).stderr
     # without a method it is the checkpoint's

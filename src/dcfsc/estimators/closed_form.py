@@ -35,11 +35,11 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
 
         min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0
 
-    solved exactly, then an affinity from C, then spectral clustering. The literature knows it as
+    solved exactly; then an affinity from C, and spectral clustering. In the literature this is
     least squares regression (LSR, Lu et al. 2012); Seo et al. (2019) use it as a network's layer.
 
-    Choose it when the features are good as they are (embeddings, scattering coefficients, aligned
-    faces), when there are many samples, or as the row to show beside every deep method. Cost
+    This is the method to start with, for images, features and tables, and the one to compare every
+    deep method with. Cost
     N d^2 + d^3 for the coefficients and N^2 d for the neighbour scan of the sparse affinity;
     memory N d + N k: no N x N matrix with the default affinity.
 
@@ -57,21 +57,21 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         Scale every sample to unit length first, so that lam means the same for each.
     representation : "auto", "given", "metric", "metric-twice", "affine", "counts", "scattering", \
 "shifts", "mirror" or "shifts+mirror"
-        How samples are seen (:mod:`dcfsc.representations`). "given": as they are. "metric" and
+        How samples are compared (:mod:`dcfsc.representations`). "given": unchanged. "metric" and
         "metric-twice": in a metric in which the neighbours found by the closed form are close.
-        "affine": few samples on flats of low dimension, such as the trajectories of points on
-        moving bodies, by their principal homogeneous coordinates at their own lengths.
-        "counts": counts of words by their logarithms, each weighted by how rare it is.
-        "scattering": images by their scattering coefficients, in such a metric, with mirror images.
-        "shifts", "mirror", "shifts+mirror": images and what they turn into by shifts of one pixel
-        and by exchanging left and right. "auto" prefers "scattering" for images and
+        "affine": for few samples on flats of low dimension, such as the trajectories of points on
+        moving bodies; uses principal homogeneous coordinates and keeps the lengths.
+        "counts": logarithms of word counts, with more weight for rare words.
+        "scattering": scattering coefficients of images, in such a metric, with mirror images.
+        "shifts", "mirror", "shifts+mirror": images together with copies that are shifted by one
+        pixel, mirrored, or both. "auto" prefers "scattering" for images and
         "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable partitions. It takes "affine" for samples that such flats hold nearly
+        clearly more stable clusters. It takes "affine" for samples that lie on such flats nearly
         exactly, "counts" for whole numbers that are mostly zero, and "given" if you set ``lam``,
         ``subspace_dim`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
-        The size at which images are compared. "auto" takes images of at most 4,096 values as they
-        are and reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
+        The size at which images are compared. "auto" keeps images of at most 4,096 values and
+        reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
         (:mod:`dcfsc.datasets.working_size`). None never reduces them.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
@@ -94,7 +94,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     working_shape_ : tuple
         The shape of a sample when it is compared, (h, w), (c, h, w) or (d,).
     stability_ : dict
-        The stability of each candidate, where they were compared; else empty.
+        The stability of each candidate; empty if none were compared.
     lam_, effective_dof_ : float or None
         The ridge parameter and tr H; None for a representation without a ridge.
     leverage_ : ndarray (N,) or None

@@ -49,13 +49,13 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     of the trained latents then give an affinity, and spectral clustering the labels.
 
     With ``training="views"`` an encoder without a decoder learns from random views of the samples
-    instead, on mini-batches. The closed form of the samples says which changes a view may have and
-    which samples are neighbours, whose views are to agree; the closed form of the features, in the
-    course of the training and at its end, gives better neighbours and the clusters.
+    instead, on mini-batches. The closed form of the samples determines which changes a view may
+    have and which samples are neighbours, whose views should agree. Later the closed form of the
+    features gives better neighbours and, at the end, the clusters.
 
     Choose it for images, or for features whose clusters are curved; the same pipeline without a
-    network is :class:`ClosedFormSubspaceClustering`. Cost of a step: the network's, plus
-    N d^2 + d^3 for d latent dimensions; no N x N matrix.
+    network is :class:`ClosedFormSubspaceClustering`. A step costs that of the
+    network plus N d^2 + d^3 for d latent dimensions; there is no N x N matrix.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
-        A file that training saves itself to, and goes on from if it is there: to the same result,
+        A file to which training saves its state, and resumes from if it exists: to the same result,
         if ``random_state`` is an integer. It is left to the caller to delete.
     checkpoint_every : float
         Seconds between two savings; 0 saves after every step.

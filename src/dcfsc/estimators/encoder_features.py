@@ -36,11 +36,11 @@ CHUNK = 256  # images whose features are kept together: what an interruption may
 
 @dataclass(eq=False, repr=False)
 class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
-    """Images -> a pretrained network -> one vector an image.
+    """Features of images from a pretrained network: one vector per image.
 
-    For photographs this is worth more than any setting of a clustering. Nothing is learned from
-    the samples. Features are kept on disk, so that no image is ever encoded twice by one network,
-    and a run that was interrupted goes on where it stopped.
+    Use it for photographs: it matters more than any setting of a clustering method. Nothing is
+    learned from the samples. Features are cached on disk, so no image is encoded twice by the same
+    network, and an interrupted run resumes where it stopped.
 
     Parameters
     ----------
@@ -49,20 +49,20 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         ("facebook/dinov2-small"), or the path of an .onnx file. None is EfficientNet-Lite0, whose
         weights come with a package.
     batch_size : int or None
-        Images that the network takes at a time; None is 4 on a CPU and 128 on a GPU.
+        Images per batch; None is 4 on a CPU and 128 on a GPU.
     cache : "auto", None, or path
-        The folder in which features are kept: "auto" is one in the user's cache, None is no cache.
+        Folder for cached features: "auto" is a folder in the user's cache, None is no cache.
     device : "auto", "cpu", "cuda", ...
         On a GPU the network computes in bfloat16.
     verbose : bool or "auto"
-        Show a progress bar; "auto" is only on a terminal.
+        Show a progress bar; "auto" shows it only on a terminal.
 
     Attributes
     ----------
     encoder_ : str
-        What the network is called.
+        The name of the network.
     identity_ : str
-        A digest of its weights and of what is done to images first.
+        A digest of its weights and of how it prepares images.
     sample_shape_ : tuple
 
     Examples

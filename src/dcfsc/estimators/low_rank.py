@@ -21,8 +21,8 @@ class LRR(ShallowClusterer):
 
         min |C|_* + lam |E|_{2,1}   subject to   Z = C Z + E
 
-    Choose it when whole samples are grossly wrong. Cost an eigendecomposition of order
-    r = rank(Z) a step, 4 N r^2 + 9 r^3, for some hundred steps; memory N^2.
+    Choose it when whole samples are grossly wrong. Each of some
+    hundred steps costs an eigendecomposition of order r = rank(Z), 4 N r^2 + 9 r^3; memory N^2.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ class EDSC(ShallowClusterer):
     n_clusters : int
     l1, l2 : float, float or None
         Prices of noise and of outliers for rows divided by the largest magnitude; None is l1 / 2.
-        The authors take 0.06 and 0.01 for faces; data with fewer features want more, or all of
-        it passes for noise.
+        The authors use 0.06 and 0.01 for faces. Use larger values for data with fewer features,
+        or everything is taken for noise.
     outliers : bool
     max_iter, scale, affinity, assign, device, random_state
         As in :class:`SSC`; the affinity "edsc" is the one published with the method.
@@ -156,8 +156,8 @@ class LSR(ShallowClusterer):
         min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0
 
     in closed form, with the settings of its authors. :class:`ClosedFormSubspaceClustering` solves
-    the same problem with a lam of its own choice, a sparse graph and no N x N matrix. Cost the
-    smaller of N^3 and N d^2, memory a few N^2.
+    the same problem with an automatic lam, a sparse graph and no N x N matrix. It costs the
+    smaller of N^3 and N d^2; memory is a few N^2.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class JDSSC(ShallowClusterer):
     eta1, eta2, eta3 : float
         For rows of unit length; eta3 may be zero.
     tol, max_iter : float, int
-        Stop where a step changes the coefficients by no more than this share.
+        Stop when a step changes the coefficients by no more than this share.
     scale, affinity, assign, device, random_state
         As in :class:`SSC`; the affinity is made of A.
 

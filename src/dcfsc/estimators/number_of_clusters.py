@@ -55,7 +55,7 @@ TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, an
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of clusters ``k``, and what speaks for it.
+    """A number of clusters ``k`` and the evidence for it.
 
     ``slope`` is K ln(mu_{K+1} / mu_K), the mean over the graphs: candidates are ranked by it.
     ``agreement`` is the share of the graphs that have K among their three candidates of largest
@@ -134,10 +134,10 @@ def suggest_k(
     random_state: Any = None,
     **network: Any,
 ) -> Suggestion:
-    """Candidates for the number of clusters of X, ranked; no labels, and no K, are needed.
+    """Suggest numbers of clusters for X, the best first, without labels.
 
-    The eigenvalues of graphs over a range of lam are looked at for a drop after the K-th; see the
-    module. K = 1 is not among the candidates.
+    It looks for a drop after the K-th eigenvalue in graphs over a range of lam; see the module.
+    K = 1 is not among the candidates.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ def suggest_k(
     affinity : str or callable
         As in the estimators.
     max_samples : int
-        Of more samples, so many are drawn: gaps are a property of the clusters, and show in part of
-        the samples as in all of them, as long as every cluster has some ten.
+        If there are more samples, so many are drawn at random. Gaps show in a part of the samples
+        as they do in all of them, as long as every cluster keeps about ten.
     device, random_state : as in the estimators
     **network : options of `AutoencoderFeatures` for "dcfsc", such as ``weights``
 

@@ -26,19 +26,19 @@ from .persistence import Persistent
 
 @dataclass(eq=False, repr=False)
 class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
-    """Images -> scattering coefficients -> their principal components -> rows of unit length.
+    """Scattering coefficients of images, reduced by principal components to rows of unit length.
 
     The features on which scalable subspace clustering is compared (You et al. 2016, SSC-OMP and
     EnSC): for 28 x 28 digits, padded to 32 x 32, 217 paths of 4 x 4 coefficients, 3,472 numbers a
     sample, reduced to 500. As in that work's public code every path of a sample is divided by its
-    largest magnitude, so that the fine scales, whose coefficients are small, count as much as the
-    coarse; ``scale_paths=False`` leaves them as they are. Unlike that code, which projects on the
+    largest magnitude, so that fine scales, whose coefficients are small, count as much as coarse
+    ones; ``scale_paths=False`` turns this off. Unlike that code, which projects on the
     leading singular vectors of the coefficients as they are, the mean is subtracted first;
     ``center=False`` keeps it, which :class:`SSCOMP` needs on digits.
 
     The principal components are exact: the covariance is added up in float64 over chunks of
-    samples, and a second pass projects them. X is only sliced, so that it may be larger than
-    memory; besides the result, memory holds one chunk and the covariance.
+    samples, and a second pass projects them. X is only sliced, so it may be larger than memory;
+    besides the result, memory holds one chunk and the covariance.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     L : int
         Angles of the wavelets.
     n_components : int or None
-        At most so many principal components (never more than samples or coefficients); None
-        keeps all of these.
+        Largest number of principal components (never more than samples or coefficients); None
+        keeps all.
     center : bool
         Subtract the mean of the coefficients before the principal components.
     scale_paths : bool

@@ -21,8 +21,8 @@ class SSC(ShallowClusterer):
         min |C|_1 + mu / 2 |Z - C Z|_F^2   subject to   diag(C) = 0          (outliers=False)
 
     by ADMM over all samples at once; ``affine`` adds C 1 = 1. Choose it when the sparsest code
-    matters: subspaces that intersect, gross errors in some pixels. Cost 4 N^2 d a step for some
-    hundred steps, memory a few N^2.
+    matters: subspaces that intersect, gross errors in some pixels. It costs 4 N^2 d per step for
+    some hundred steps; memory is a few N^2.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class SSC(ShallowClusterer):
     outliers, affine : bool
     tol, max_iter : the authors' stopping rule; None is 150 steps with outliers, 200 without.
     scale : "none", "unit" or "max"
-        Rows as they are, at unit length, or divided by the largest magnitude.
+        Rows unchanged, at unit length, or divided by the largest magnitude.
     affinity, assign, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
 
@@ -76,7 +76,7 @@ class KernelSSC(ShallowClusterer):
         min |C|_1 + mu / 2 tr(K - 2 C K + C K C')   subject to   diag(C) = 0
 
     with the kernel matrix K of the samples: SSC in the kernel's feature space. Choose it for
-    curved clusters. Cost N^3 once and 2 N^3 a step, memory a few N^2.
+    curved clusters. It costs N^3 once and 2 N^3 per step; memory is a few N^2.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class KernelSSC(ShallowClusterer):
     kernel : "polynomial", "rbf" or "linear"
     degree, coef0, gamma : the kernel's, (gamma z'z + coef0)^degree and exp(-gamma |z - z'|^2)
     alpha, affine, tol, max_iter, scale, affinity, assign, device, random_state
-        As in :class:`SSC`; the polynomial wants rows at unit length.
+        As in :class:`SSC`; use rows of unit length for the polynomial kernel.
 
     Attributes
     ----------
@@ -131,13 +131,13 @@ class SSCOMP(ShallowClusterer):
 
     The defaults are the authors' for faces. For digits from scattering features they take
     ``n_nonzero=10``, ``affinity="symmetric"`` and features whose mean was not subtracted,
-    ``ScatteringFeatures(center=False)``; with the mean subtracted the error is a multiple.
+    ``ScatteringFeatures(center=False)``; with the mean subtracted the error is far higher.
 
     Parameters
     ----------
     n_clusters : int
     n_nonzero : int
-        At most so many coefficients a sample, k.
+        The largest number k of coefficients per sample.
     tol : float
         Stop at this squared residual.
     scale, affinity, assign, device, random_state
@@ -174,10 +174,10 @@ class EnSC(ShallowClusterer):
 
         min_{c_i} r |c_i|_1 + (1 - r)/2 |c_i|^2 + g_i/2 |z_i - c_i Z|^2,   c_ii = 0
 
-    exactly, each sample over an active set that grows by what its residual asks for. Choose it for
-    many samples when codes should be sparse and yet connect a subspace: it is more accurate than
-    matching pursuit, and slower. Cost 2 N^2 d a round for some five rounds, memory N times the
-    coefficients of a sample and a block of rows; the affinity is sparse.
+    exactly, each sample over an active set that grows with its residual. Choose it for many samples
+    when codes should be sparse and yet connect a subspace: it is more accurate than matching
+    pursuit, and slower. It costs 2 N^2 d per round for some five rounds; memory is N times the
+    coefficients of a sample, and a block of rows; the affinity is sparse.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class EnSC(ShallowClusterer):
     alpha : float
         g_i in units of the least weight that gives sample i a coefficient; more than 1.
     tol, max_iter : float, int
-        Stop where no sample outside a code violates the optimality conditions by more than the
+        Stop when no sample outside a code violates the optimality conditions by more than the
         share ``tol``, or after so many rounds.
     scale, affinity, assign, device, random_state
         As in :class:`SSC`.

@@ -35,7 +35,7 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
         if not file.exists():
             raise
         raise KeyboardInterrupt(
-            f"interrupted; training is saved, go on with: {resuming(command, folder)}"
+            f"interrupted; training is saved; resume with: {resuming(command, folder)}"
         ) from None
     except DivergenceError:
         if not found:
@@ -45,7 +45,7 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
         refused = found and not isinstance(error, WriteError)  # it was not this run's
         if refused or not file.exists():
             raise
-        more = f"Training is saved, go on with: {resuming(command, folder)}"
+        more = f"Training is saved; resume with: {resuming(command, folder)}"
         raise type(error)(f"{error} {more}") from error
     finally:
         estimator.set_params(checkpoint=None)

@@ -132,7 +132,7 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
     missing = [path for path in samples.paths if not os.path.isfile(path)]
     if missing:
         raise InputError(
-            f"{len(missing)} of {len(samples.paths)} files have moved, such as "
+            f"{len(missing)} of {len(samples.paths)} files cannot be found, such as "
             f"{missing[0]}; put them back, or fit again."
         )
     titles = folder_names(samples.edits)
