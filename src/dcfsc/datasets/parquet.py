@@ -176,8 +176,8 @@ def _common_type(
         if not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind)):
             value = str(column[0].as_py())[:40]
             raise InputError(
-                f"{path}, row 0, column {name!r}: {value!r} is not a number; if the column holds "
-                f"labels, pass labels={name!r} (--labels {name})."
+                f"{path}, row 0, column {name!r}: {value!r} is not a number; remove the column "
+                f"or, if it holds labels, pass labels={name!r} (--labels {name})."
             )
         stored = np.uint8 if pt.is_boolean(kind) else kind.to_pandas_dtype()
         kinds.append(np.result_type(stored, np.float32) if name in missing else stored)

@@ -197,7 +197,7 @@ def _number(path: Path, layout: Layout, line: int, column: int, cell: str) -> fl
         return plain_number(text)
     except ValueError:
         name = layout.columns[column]
-        remedy = f"if the column holds labels, pass labels={name!r} (--labels {name})"
+        remedy = f"remove the column or, if it holds labels, pass labels={name!r} (--labels {name})"
         if re.fullmatch(r"[+-]?\d+,\d+", text):
             remedy = "write decimals with a point"
         raise InputError(
