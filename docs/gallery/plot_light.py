@@ -63,6 +63,13 @@ model = ClosedFormSubspaceClustering(len(heights), random_state=0).fit(images)
 print("representation:", model.representation_)
 
 # %%
+# dcfsc chose scattering features, as it often does for small images. Here the pixels would have
+# done as well, because the images of each tile are so close to a subspace:
+
+on_pixels = ClosedFormSubspaceClustering(len(heights), representation="given", random_state=0)
+print(f"error on pixels: {clustering_error(kinds, on_pixels.fit_predict(images)):.1f}%")
+
+# %%
 # Show the first images of each cluster, one cluster a row.
 
 COLUMNS = 10
