@@ -10,7 +10,10 @@ from typing import Any
 
 # Threads that spin while they wait cost a multiple of the time where anything else runs.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+from sources import evaluate
 
 from dcfsc import __version__
 
@@ -63,6 +66,10 @@ napoleon_numpy_docstring = True
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 default_role = "code"
+
+# A number in the examples' text, from its file, as in the pages.
+MILLION = "results/benchmarks/scale_gpu.json:figures[N=1000000].seconds"
+rst_prolog = f".. |million| replace:: {evaluate(MILLION):.1f} seconds\n"
 
 # The examples' progress is not news; some package of theirs lets it through.
 logging.getLogger("dcfsc").setLevel(logging.WARNING)
