@@ -20,7 +20,7 @@ HARMLESS_BYTES = 1 << 26  # however small its file
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Samples X and, where known, their classes y.
+    """Samples X and, if known, their classes y.
 
     Parameters
     ----------

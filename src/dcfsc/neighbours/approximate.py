@@ -39,7 +39,7 @@ def default_cells(n: int) -> int:
 def approximately_largest_inner_products(
     Y: Tensor, k: int, *, n_cells: int | None = None, n_probe: int = N_PROBE, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Nearly, for each row of Y (N, d), the k other rows with the largest |y_i . y_j|.
+    """For each row of Y (N, d), nearly all of the k other rows with the largest |y_i . y_j|.
 
     Returns values (N, k), signed, in descending order of magnitude, and indices (N, k). With
     ``n_probe >= n_cells`` the result is exact.

@@ -44,7 +44,7 @@ class Setting:
 
 
 class Part:
-    """Some rows of a sample that a partition is made of, to see how stable partitions are."""
+    """A random part of the samples, which is clustered to measure stability."""
 
     def __init__(self, Z: Tensor, index: Tensor, setting: Setting):
         self.index, self.setting = index, setting
@@ -58,7 +58,7 @@ class Part:
 
 
 class Representation(ABC):
-    """A way to see samples.
+    """A way to compare samples.
 
     The samples come as rows Z (N, d), flat and, unless the user wished otherwise or it keeps
     lengths, of unit length.

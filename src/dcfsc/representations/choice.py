@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 def create(name: Any, setting: Setting) -> list[Representation]:
-    """The candidates of a name: one that was named, or for "auto" all that may be considered."""
+    """The candidates for a name: the named one, or for "auto" all that suit the samples."""
     if not isinstance(name, str) or name not in ("auto", *_BY_NAME):
         raise unknown_name("representation", name, names())
     if name == "auto":
@@ -58,7 +58,7 @@ def create(name: Any, setting: Setting) -> list[Representation]:
 def choose(
     candidates: list[Representation], X: Tensor, setting: Setting
 ) -> tuple[Representation, Tensor, dict[str, float]]:
-    """The candidate to take for samples X (N, d), fitted; its rows; the stability of each compared.
+    """Choose a candidate for samples X (N, d): return it fitted, its rows, and all stabilities.
 
     A candidate that the samples suit is taken without a comparison. Where there are too few samples
     to compare candidates, the first is taken that learns nothing from them. Where samples are
@@ -105,7 +105,7 @@ def _preferred(
 def restore(
     name: Any, setting: Setting, tensors: dict[str, Tensor], values: dict[str, Any], device: Any
 ) -> Representation:
-    """The representation that :meth:`Representation.state` was taken from."""
+    """Restore a representation from what :meth:`Representation.state` returned."""
     if name not in _BY_NAME:
         raise unknown_name("representation", name, _BY_NAME)
     representation = _BY_NAME[name](setting)

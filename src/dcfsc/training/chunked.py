@@ -33,7 +33,7 @@ EVALUATION_CHUNK, EVALUATION_BYTES = 4096, 1 << 26
 
 
 class Inputs(Protocol):
-    """Samples on demand: a tensor, or what reads them from elsewhere."""
+    """Samples on demand: a tensor, or an object that reads them from disk."""
 
     @property
     def device(self) -> torch.device: ...

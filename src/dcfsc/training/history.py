@@ -18,7 +18,7 @@ SHOWN = 5
 
 
 class History(list[Row]):
-    """One row a step: ``phase``, ``step``, ``loss``, ``seconds``, and each term by its name.
+    """One row per step: ``phase``, ``step``, ``loss``, ``seconds``, and each term by its name.
 
     A callback is any callable of one row. It is called once the row is in the history, in the order
     of the steps, the callbacks of a row in the order given. What it returns is ignored; what it

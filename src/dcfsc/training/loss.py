@@ -33,7 +33,7 @@ def reconstruction_error(state: Pass) -> Tensor:
 
 @dataclass(frozen=True)
 class SelfExpressionTerm:
-    """weight / 2 |Z - B Z|_F^2, DSC's middle term (equation 3), for those who want it back."""
+    """weight / 2 |Z - B Z|_F^2, DSC's middle term (equation 3); off by default."""
 
     weight: float = 1.0
     name: str = "self_expression"

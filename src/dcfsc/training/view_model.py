@@ -72,7 +72,7 @@ class Teacher(Protocol):
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """How to train: which changes (None is as the data say), which losses, how long."""
+    """How to train: which changes (None chooses from the data), which losses, how long."""
 
     schedule: Schedule
     partners: int = PARTNERS
