@@ -1,0 +1,168 @@
+"""dcfsc beside other clustering libraries, on the same samples, in one run.
+
+    DCFSC_DATA=... python benchmarks/bench_peers.py --json results/benchmarks/peers.json
+    python benchmarks/bench_peers.py --data digits --json results/benchmarks/peers.json
+
+``--data`` measures some of the sets and replaces their rows in the file. Sets whose files are
+missing are left out. Every method runs in a process of its own with one seed after the other, and
+first, untimed, on 200 samples, so that nothing is compiled inside the times. For each seed all
+methods get the same samples in the same random order. ``added_mib`` is the memory that the fits
+add to the imports, the data and the untimed fit, at their peak.
+
+dcfsc gets images as images and nothing but K. Every other method gets the same samples flattened
+and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
+clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster. SSC-OMP and
+EnSC are this library's implementations. EVoC and ClustPy are left out where they are not installed
+(``pip install evoc clustpy``; ClustPy needs a C compiler).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import samples
+from measure import finish_row, in_a_process, parser, peak_rss, timed
+from sklearn.preprocessing import normalize
+
+from dcfsc.metrics import clustering_error, nmi
+
+DATA = ("digits", "orl", "eyaleb-10", "coil100-20", "mnist-5000", "photographs")
+SEEDS = range(3)
+WARM_UP = 200
+LIMIT = 900.0  # seconds for a method on a set, all seeds
+Cluster = Callable[[np.ndarray, int, int], Any]  # samples, K, seed -> labels
+
+
+def dcfsc(X: np.ndarray, K: int, seed: int) -> Any:
+    from dcfsc import ClosedFormSubspaceClustering
+
+    return ClosedFormSubspaceClustering(K, random_state=seed, device="cpu").fit_predict(X)
+
+
+def fast(X: np.ndarray, K: int, seed: int) -> Any:
+    """As ``dcfsc fit --fast``."""
+    from dcfsc import ClosedFormSubspaceClustering
+
+    model = ClosedFormSubspaceClustering(
+        K, representation="given", assign="kmeans", random_state=seed, device="cpu"
+    )
+    return model.fit_predict(X)
+
+
+def ours(name: str) -> Cluster:
+    def run(X: np.ndarray, K: int, seed: int) -> Any:
+        from dcfsc.estimators import registry
+
+        model = registry.create(name, n_clusters=K, random_state=seed, device="cpu")
+        return model.fit_predict(X)
+
+    return run
+
+
+def k_means(X: np.ndarray, K: int, seed: int) -> Any:
+    from sklearn.cluster import KMeans
+
+    return KMeans(K, n_init=10, random_state=seed).fit_predict(X)
+
+
+def spectral(X: np.ndarray, K: int, seed: int) -> Any:
+    from sklearn.cluster import SpectralClustering
+
+    near: Any = {"affinity": "nearest_neighbors", "random_state": seed}
+    return SpectralClustering(K, **near).fit_predict(X)
+
+
+def hdbscan(X: np.ndarray, K: int, seed: int) -> Any:
+    from sklearn.cluster import HDBSCAN
+
+    return HDBSCAN(copy=True).fit_predict(X)
+
+
+def evoc(X: np.ndarray, K: int, seed: int) -> Any:
+    from evoc import EVoC
+
+    return EVoC(random_state=seed).fit_predict(X)
+
+
+def evoc_with_k(X: np.ndarray, K: int, seed: int) -> Any:
+    from evoc import EVoC
+
+    return EVoC(approx_n_clusters=K, random_state=seed).fit_predict(X)
+
+
+def sub_k_means(X: np.ndarray, K: int, seed: int) -> Any:
+    from clustpy.centroid import SubKmeans
+
+    return SubKmeans(K, random_state=seed).fit(X).labels_
+
+
+METHODS: dict[str, Cluster] = {
+    "dcfsc": dcfsc,
+    "dcfsc --fast": fast,
+    "SSC-OMP (ours)": ours("ssc-omp"),
+    "EnSC (ours)": ours("ensc"),
+    "KMeans": k_means,
+    "SpectralClustering": spectral,
+    "HDBSCAN": hdbscan,
+    "EVoC": evoc,
+    "EVoC with K": evoc_with_k,
+    "SubKmeans (ClustPy)": sub_k_means,
+}
+IMAGES = ("dcfsc", "dcfsc --fast")  # these take images as images
+
+
+def one(data: str, method: str) -> dict[str, Any]:
+    """Every seed of a method on a set: the scores, seconds and peak memory."""
+    warnings.simplefilter("ignore")
+    X, y = samples.SETS[data]()
+    K, cluster = len(np.unique(y)), METHODS[method]
+    X = X if method in IMAGES else normalize(X.reshape(len(X), -1)).astype(np.float32)
+    orders = [np.random.default_rng(seed).permutation(len(X)) for seed in SEEDS]
+    cluster(X[orders[0][:WARM_UP]], min(K, WARM_UP // 10), 0)
+    before, runs = peak_rss(), []
+    for seed, order in zip(SEEDS, orders, strict=True):
+        seconds, labels = timed(lambda o=order, s=seed: cluster(X[o], K, s))
+        labels = np.asarray(labels)
+        runs.append(
+            {
+                "error": clustering_error(y[order], labels),
+                "nmi": nmi(y[order], labels),
+                "clusters": len(np.unique(labels[labels >= 0])),
+                "noise_percent": 100 * float(np.mean(labels < 0)),
+                "seconds": seconds,
+            }
+        )
+    record: dict[str, Any] = {
+        key: {"mean": statistics.fmean(values), "std": statistics.stdev(values)}
+        for key in runs[0]
+        for values in [[run[key] for run in runs]]
+    }
+    return record | {"added_mib": (peak_rss() - before) / 2**20, "peak_mib": peak_rss() / 2**20}
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--data", nargs="*", default=DATA, choices=list(samples.SETS))
+    options.add_argument("--one", nargs=2, metavar=("DATA", "METHOD"), help=argparse.SUPPRESS)
+    args = options.parse_args()
+    if args.one:
+        print(json.dumps(one(*args.one)))
+        return
+    for name, (X, y) in samples.load(args.data):
+        row: dict[str, Any] = {"N": len(X), "K": len(np.unique(y)), "methods": {}}
+        for method in METHODS:
+            found = in_a_process(__file__, ["--one", name, method], LIMIT)
+            print(name, method, found.get("failed", ""), file=sys.stderr, flush=True)
+            row["methods"][method] = found
+        finish_row(args, "peers", name, row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Whether the figures that README.md and docs/ cite were measured with the present code.
+
+    python benchmarks/freshness.py
+
+sources.toml says which files a benchmark measures. A result records the commit and a digest of
+those files: of the parsed code, so that comments, docstrings, type annotations and the layout do
+not count. A result is stale if a digest differs from the present one or was never recorded. A
+stale figure in README.md is an error, in docs/ a warning. A text may keep one if it says so:
+
+    These times are of an earlier version. <!-- historical: results/benchmarks/seconds.json -->
+
+The words "earlier version" must stand in the paragraph. A mark for a result that is up to date is
+an error too.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dcfsc.machine import commit
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = Path(__file__).with_name("sources.toml")
+CITED = re.compile(r"results/[\w./+-]+\.(?:json|jsonl|csv)")
+MARK = re.compile(r"<!--\s*historical:(.*?)-->", re.DOTALL)
+UNCHECKED = ("kind", "type_comment", "returns")
+
+
+# Digests ------------------------------------------------------------------------------------
+
+
+def canonical(node: Any) -> Any:
+    """A syntax tree as nested tuples, the same for every version of Python."""
+    if isinstance(node, list):
+        return tuple(canonical(item) for item in node)
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        fields["body"] = [s for s in node.body if not _is_text(s)]
+    if isinstance(node, ast.arg):
+        del fields["annotation"]
+    kept = {name: value for name, value in fields.items() if name not in UNCHECKED}
+    # A field without a value may be missing in another version.
+    parts = tuple((name, canonical(v)) for name, v in kept.items() if v is not None and v != [])
+    return type(node).__name__, parts
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+@cache
+def digest(paths: tuple[str, ...], root: Path = ROOT) -> str:
+    """One digest of all Python files under the paths, names included."""
+    result = hashlib.sha256()
+    for path in paths:
+        place = root / path
+        if not place.exists():
+            raise SystemExit(f"{TABLE.name} lists {path}, which does not exist")
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            tree = canonical(ast.parse(file.read_text(encoding="utf-8")))
+            result.update(f"{file.relative_to(root).as_posix()}\n{tree}\n".encode())
+    return result.hexdigest()[:16]
+
+
+def digests(benchmark: str) -> dict[str, str]:
+    """The present digest of every group that the benchmark measures."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    if benchmark not in table["benchmarks"]:
+        raise SystemExit(f"benchmarks/{TABLE.name} does not say what {benchmark!r} measures")
+    groups = table["benchmarks"][benchmark]
+    return {name: digest(tuple(table["groups"][name])) for name in groups}
+
+
+def code(benchmark: str) -> dict[str, Any]:
+    """What a result records: the commit, and the digests of what it measures."""
+    return {"commit": commit(), "digests": digests(benchmark)}
+
+
+# The check ----------------------------------------------------------------------------------
+
+
+def records(value: Any) -> Iterator[dict[str, Any]]:
+    """Every record of the code in a result: one, or one for each of its parts."""
+    if isinstance(value, dict):
+        if "digests" in value:
+            yield value
+        else:
+            for item in value.values():
+                yield from records(item)
+
+
+def staleness(path: str, root: Path = ROOT) -> str | None:
+    """Why a result is not known to be of the present code; None if it is."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    if path in table["history"]:
+        return None
+    if not path.startswith("results/benchmarks/"):
+        return "written by 'dcfsc reproduce', which records a commit and no digest"
+    result = json.loads((root / path).read_text(encoding="utf-8"))
+    found = list(records(result))
+    if not found:
+        return "written before results recorded the code"
+    present = digests(result["benchmark"])
+    changed = {
+        f"{name} (since {str(record['commit'])[:10]})"
+        for record in found
+        for name, value in present.items()
+        if record["digests"].get(name) != value
+    }
+    return f"changed: {', '.join(sorted(changed))}" if changed else None
+
+
+def check(text: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
+    """The stale results that a page cites without saying so, and wrong marks."""
+    marked: set[str] = set()
+    wrong = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        for mark in MARK.findall(paragraph):
+            marked |= set(CITED.findall(mark))
+            words = " ".join(re.sub(r"<!--.*?-->", "", paragraph, flags=re.DOTALL).split())
+            if "earlier version" not in words:
+                wrong.append(f"'historical:{mark}' without the words 'earlier version' beside it")
+    cited = set(CITED.findall(MARK.sub("", text)))
+    reasons = {path: staleness(path, root) for path in cited | marked}
+    stale = [f"{path}: {why}" for path, why in sorted(reasons.items()) if why]
+    wrong += [
+        f"{path} is marked as historical, but is up to date"
+        for path in sorted(marked)
+        if not reasons[path]
+    ]
+    return [line for line in stale if line.split(":")[0] not in marked], wrong
+
+
+def main() -> int:
+    failed = 0
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in pages:
+        name = page.relative_to(ROOT).as_posix()
+        stale, wrong = check(page.read_text(encoding="utf-8"))
+        fatal = page.name == "README.md"
+        for line in stale:
+            print(f"{'error' if fatal else 'warning'}: {name} cites {line}")
+        for line in wrong:
+            print(f"error: {name}: {line}")
+        failed += len(wrong) + (len(stale) if fatal else 0)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
