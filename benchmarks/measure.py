@@ -122,8 +122,17 @@ def parser(description: str | None, device: str | None = None) -> argparse.Argum
     return result
 
 
+def without_folders(word: str) -> str:
+    """A word of a command; a result names no place on a machine."""
+    parts = Path(word).parts
+    if not Path(word).is_absolute():
+        return word
+    return "/".join(parts[parts.index("results") :] if "results" in parts else parts[-1:])
+
+
 def record_of(name: str, figures: Any, **code: Any) -> dict[str, Any]:
-    command = f"python benchmarks/{Path(sys.argv[0]).name} " + " ".join(sys.argv[1:])
+    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(without_folders, sys.argv[1:])]
+    command = " ".join(["python", *words])
     return {"benchmark": name, "command": command, **code, "figures": figures}
 
 
