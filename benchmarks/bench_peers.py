@@ -7,7 +7,8 @@
 missing are left out. Every method runs in a process of its own with one seed after the other, and
 first, untimed, on 200 samples, so that nothing is compiled inside the times. For each seed all
 methods get the same samples in the same random order. ``added_mib`` is the memory that the fits
-add to the imports, the data and the untimed fit, at their peak.
+add to the imports, the data and the untimed fit, at their peak. A method that is not finished after
+``--limit`` seconds is stopped.
 
 dcfsc gets images as images and nothing but K. Every other method gets the same samples flattened
 and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
@@ -29,73 +30,43 @@ from typing import Any
 
 import numpy as np
 import samples
+import sklearn.cluster
 from measure import finish_row, in_a_process, parser, peak_rss, timed
 from sklearn.preprocessing import normalize
 
+from dcfsc.estimators import registry
 from dcfsc.metrics import clustering_error, nmi
 
 DATA = ("digits", "orl", "eyaleb-10", "coil100-20", "mnist-5000", "photographs")
 SEEDS = range(3)
 WARM_UP = 200
-LIMIT = 900.0  # seconds for a method on a set, all seeds
 Cluster = Callable[[np.ndarray, int, int], Any]  # samples, K, seed -> labels
 
 
-def dcfsc(X: np.ndarray, K: int, seed: int) -> Any:
-    from dcfsc import ClosedFormSubspaceClustering
-
-    return ClosedFormSubspaceClustering(K, random_state=seed, device="cpu").fit_predict(X)
-
-
-def fast(X: np.ndarray, K: int, seed: int) -> Any:
-    """As ``dcfsc fit --fast``."""
-    from dcfsc import ClosedFormSubspaceClustering
-
-    model = ClosedFormSubspaceClustering(
-        K, representation="given", assign="kmeans", random_state=seed, device="cpu"
-    )
-    return model.fit_predict(X)
-
-
-def ours(name: str) -> Cluster:
+def ours(name: str, **options: Any) -> Cluster:
     def run(X: np.ndarray, K: int, seed: int) -> Any:
-        from dcfsc.estimators import registry
-
-        model = registry.create(name, n_clusters=K, random_state=seed, device="cpu")
+        model = registry.create(name, n_clusters=K, random_state=seed, device="cpu", **options)
         return model.fit_predict(X)
 
     return run
 
 
-def k_means(X: np.ndarray, K: int, seed: int) -> Any:
-    from sklearn.cluster import KMeans
+def scikit_learn(name: str, takes_k: bool = True, **options: Any) -> Cluster:
+    def run(X: np.ndarray, K: int, seed: int) -> Any:
+        given = {"n_clusters": K, "random_state": seed} if takes_k else {}
+        return getattr(sklearn.cluster, name)(**given, **options).fit_predict(X)
 
-    return KMeans(K, n_init=10, random_state=seed).fit_predict(X)
-
-
-def spectral(X: np.ndarray, K: int, seed: int) -> Any:
-    from sklearn.cluster import SpectralClustering
-
-    near: Any = {"affinity": "nearest_neighbors", "random_state": seed}
-    return SpectralClustering(K, **near).fit_predict(X)
+    return run
 
 
-def hdbscan(X: np.ndarray, K: int, seed: int) -> Any:
-    from sklearn.cluster import HDBSCAN
+def evoc(takes_k: bool) -> Cluster:
+    def run(X: np.ndarray, K: int, seed: int) -> Any:
+        from evoc import EVoC
 
-    return HDBSCAN(copy=True).fit_predict(X)
+        given = {"approx_n_clusters": K} if takes_k else {}
+        return EVoC(random_state=seed, **given).fit_predict(X)
 
-
-def evoc(X: np.ndarray, K: int, seed: int) -> Any:
-    from evoc import EVoC
-
-    return EVoC(random_state=seed).fit_predict(X)
-
-
-def evoc_with_k(X: np.ndarray, K: int, seed: int) -> Any:
-    from evoc import EVoC
-
-    return EVoC(approx_n_clusters=K, random_state=seed).fit_predict(X)
+    return run
 
 
 def sub_k_means(X: np.ndarray, K: int, seed: int) -> Any:
@@ -105,15 +76,15 @@ def sub_k_means(X: np.ndarray, K: int, seed: int) -> Any:
 
 
 METHODS: dict[str, Cluster] = {
-    "dcfsc": dcfsc,
-    "dcfsc --fast": fast,
+    "dcfsc": ours("closed-form"),
+    "dcfsc --fast": ours("closed-form", representation="given", assign="kmeans"),
     "SSC-OMP (ours)": ours("ssc-omp"),
     "EnSC (ours)": ours("ensc"),
-    "KMeans": k_means,
-    "SpectralClustering": spectral,
-    "HDBSCAN": hdbscan,
-    "EVoC": evoc,
-    "EVoC with K": evoc_with_k,
+    "KMeans": scikit_learn("KMeans", n_init=10),
+    "SpectralClustering": scikit_learn("SpectralClustering", affinity="nearest_neighbors"),
+    "HDBSCAN": scikit_learn("HDBSCAN", takes_k=False, copy=True),
+    "EVoC": evoc(takes_k=False),
+    "EVoC with K": evoc(takes_k=True),
     "SubKmeans (ClustPy)": sub_k_means,
 }
 IMAGES = ("dcfsc", "dcfsc --fast")  # these take images as images
@@ -155,6 +126,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--data", nargs="*", default=DATA, choices=list(samples.SETS))
     options.add_argument("--one", nargs=2, metavar=("DATA", "METHOD"), help=argparse.SUPPRESS)
+    options.add_argument("--limit", type=float, default=600.0, help="seconds for all seeds")
     args = options.parse_args()
     if args.one:
         print(json.dumps(one(*args.one)))
@@ -162,7 +134,7 @@ def main() -> None:
     for name, (X, y) in samples.load(args.data):
         row: dict[str, Any] = {"N": len(X), "K": len(np.unique(y)), "methods": {}}
         for method in METHODS:
-            found = in_a_process(__file__, ["--one", name, method], LIMIT)
+            found = in_a_process(__file__, ["--one", name, method], args.limit)
             print(name, method, found.get("failed", ""), file=sys.stderr, flush=True)
             row["methods"][method] = found
         finish_row(args, "peers", name, row)

@@ -1,11 +1,14 @@
 """Whether the figures that README.md and docs/ cite were measured with the present code.
 
-    python benchmarks/freshness.py
+    python benchmarks/freshness.py                          # check
+    python benchmarks/freshness.py --measure cpu            # measure what is stale: make bench
+    python benchmarks/freshness.py --measure cuda --only scale_gpu.json
 
-sources.toml says which files a benchmark measures. A result records the commit and a digest of
-those files: of the parsed code, so that comments, docstrings, type annotations and the layout do
-not count. A result is stale if a digest differs from the present one or was never recorded. A
-stale figure in README.md is an error, in docs/ a warning. A text may keep one if it says so:
+sources.toml says which files a benchmark measures, and which command writes a result. A result
+records the commit and a digest of those files: of the parsed code, so that comments, docstrings,
+annotations of arguments and layout do not count. A result is stale if a digest differs from the
+present one or was never recorded. A stale figure in README.md is an error, in docs/ a warning. A
+text may keep one if it says so:
 
     These times are of an earlier version. <!-- historical: results/benchmarks/seconds.json -->
 
@@ -15,10 +18,13 @@ an error too.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import json
 import re
+import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -61,22 +67,26 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 @cache
-def digest(paths: tuple[str, ...], root: Path = ROOT) -> str:
+def digest(paths: tuple[str, ...]) -> str:
     """One digest of all Python files under the paths, names included."""
     result = hashlib.sha256()
     for path in paths:
-        place = root / path
+        place = ROOT / path
         if not place.exists():
             raise SystemExit(f"{TABLE.name} lists {path}, which does not exist")
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             tree = canonical(ast.parse(file.read_text(encoding="utf-8")))
-            result.update(f"{file.relative_to(root).as_posix()}\n{tree}\n".encode())
+            result.update(f"{file.relative_to(ROOT).as_posix()}\n{tree}\n".encode())
     return result.hexdigest()[:16]
+
+
+def declared() -> dict[str, Any]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def digests(benchmark: str) -> dict[str, str]:
     """The present digest of every group that the benchmark measures."""
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    table = declared()
     if benchmark not in table["benchmarks"]:
         raise SystemExit(f"benchmarks/{TABLE.name} does not say what {benchmark!r} measures")
     groups = table["benchmarks"][benchmark]
@@ -101,14 +111,15 @@ def records(value: Any) -> Iterator[dict[str, Any]]:
                 yield from records(item)
 
 
-def staleness(path: str, root: Path = ROOT) -> str | None:
+def staleness(path: str) -> str | None:
     """Why a result is not known to be of the present code; None if it is."""
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    if path in table["history"]:
+    if path in declared()["history"]:
         return None
-    if not path.startswith("results/benchmarks/"):
-        return "written by 'dcfsc reproduce', which records a commit and no digest"
-    result = json.loads((root / path).read_text(encoding="utf-8"))
+    if not (ROOT / path).exists():
+        return "not there"
+    if not path.startswith(("results/benchmarks/", "results/experiments/")):
+        return "of 'dcfsc reproduce', which records the commit of a cell but no digest"
+    result = json.loads((ROOT / path).read_text(encoding="utf-8"))
     found = list(records(result))
     if not found:
         return "written before results recorded the code"
@@ -122,7 +133,7 @@ def staleness(path: str, root: Path = ROOT) -> str | None:
     return f"changed: {', '.join(sorted(changed))}" if changed else None
 
 
-def check(text: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
+def check(text: str) -> tuple[list[str], list[str]]:
     """The stale results that a page cites without saying so, and wrong marks."""
     marked: set[str] = set()
     wrong = []
@@ -133,7 +144,7 @@ def check(text: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
             if "earlier version" not in words:
                 wrong.append(f"'historical:{mark}' without the words 'earlier version' beside it")
     cited = set(CITED.findall(MARK.sub("", text)))
-    reasons = {path: staleness(path, root) for path in cited | marked}
+    reasons = {path: staleness(path) for path in cited | marked}
     stale = [f"{path}: {why}" for path, why in sorted(reasons.items()) if why]
     wrong += [
         f"{path} is marked as historical, but is up to date"
@@ -143,19 +154,40 @@ def check(text: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
     return [line for line in stale if line.split(":")[0] not in marked], wrong
 
 
-def main() -> int:
+def check_all() -> int:
     failed = 0
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    for page in pages:
-        name = page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        name, fatal = page.relative_to(ROOT).as_posix(), page.name == "README.md"
         stale, wrong = check(page.read_text(encoding="utf-8"))
-        fatal = page.name == "README.md"
         for line in stale:
             print(f"{'error' if fatal else 'warning'}: {name} cites {line}")
         for line in wrong:
             print(f"error: {name}: {line}")
         failed += len(wrong) + (len(stale) if fatal else 0)
     return 1 if failed else 0
+
+
+def measure(machine: str, only: list[str]) -> int:
+    """Run the commands of the stale results that this kind of machine measures."""
+    failed = []
+    for name, command in declared()["commands"][machine].items():
+        why = staleness(name)
+        if why is None or (only and Path(name).name not in only):
+            continue
+        print(f"{name} ({why}): {command}", flush=True)
+        words = [sys.executable, *shlex.split(command), "--quiet", "--json", name]
+        if subprocess.run(words, cwd=ROOT).returncode != 0:
+            failed.append(name)
+    print(*(f"{name} could not be measured" for name in failed), sep="\n")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--measure", choices=("cpu", "cuda"), help="measure what is stale")
+    parser.add_argument("--only", nargs="*", default=[], help="some results, by their file names")
+    options = parser.parse_args()
+    return measure(options.measure, options.only) if options.measure else check_all()
 
 
 if __name__ == "__main__":

@@ -145,11 +145,13 @@ def finish(options: argparse.Namespace, name: str, figures: Any) -> None:
         print(json.dumps(figures, indent=2))
 
 
-def finish_row(options: argparse.Namespace, name: str, row: str, figures: dict[str, Any]) -> None:
-    """Write one row of a result; the others stay. Each has its own machine and code."""
-    print(row, json.dumps(figures), flush=True)
+def finish_row(options: argparse.Namespace, name: str, row: str, figures: Any) -> dict[str, Any]:
+    """Write one row of a result, and return all; each has its own machine and code."""
+    if not options.quiet:
+        print(row, json.dumps(figures), flush=True)
+    known = options.json is not None and options.json.exists()
+    rows = json.loads(options.json.read_text())["figures"] if known else {}
+    rows[row] = {**figures, "machine": machine(), "code": freshness.code(name)}
     if options.json:
-        known = options.json.exists()
-        rows = json.loads(options.json.read_text())["figures"] if known else {}
-        rows[row] = {**figures, "machine": machine(), "code": freshness.code(name)}
         write_json(options.json, record_of(name, rows))
+    return rows

@@ -1,8 +1,9 @@
 """The labelled sets that several benchmarks measure, by name; labels only score.
 
 "eyaleb-10" and "eyaleb-20" are ten and twenty people, "coil100-20" twenty objects, "mnist-5000" and
-"mnist-raw" random parts of MNIST, 5,000 and 10,000 images. "photographs" are the files in photos/
-under $DCFSC_DATA by the features of EfficientNet-Lite0, which stay in the user's cache.
+"mnist-raw" random parts of MNIST, 5,000 and 10,000 images, "mnist-images" all of them and
+"mnist-scattering" their scattering features (long without a GPU). "photographs" are the files in
+photos/ under $DCFSC_DATA by the features of EfficientNet-Lite0, which stay in the user's cache.
 "unequal-N" are N points of 64 features in 20 subspaces of unequal dimensions and sizes. All but
 digits and the last need $DCFSC_DATA.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from generated_problems import Samples, spread, unions
 from sklearn.preprocessing import normalize
 
-from dcfsc import EncoderFeatures, datasets
+from dcfsc import EncoderFeatures, ScatteringFeatures, datasets
 from dcfsc.errors import InputError, unknown_name
 
 
@@ -36,6 +37,12 @@ def mnist(n: int) -> Samples:
     X, y = whole("mnist")
     chosen = np.sort(np.random.default_rng(1).permutation(len(X))[:n])
     return X[chosen], y[chosen]
+
+
+def scattering(name: str, center: bool = True) -> Samples:
+    """Images by 500 principal components of their scattering coefficients, at unit length."""
+    X, y = whole(name)
+    return ScatteringFeatures(center=center).fit_transform(X), y
 
 
 def photographs() -> Samples:
@@ -59,6 +66,7 @@ SETS: dict[str, Callable[[], Samples]] = {
     "mnist-5000": partial(mnist, 5_000),
     "mnist-raw": partial(mnist, 10_000),
     "mnist-images": partial(whole, "mnist"),
+    "mnist-scattering": partial(scattering, "mnist"),
     "photographs": photographs,
     **{f"unequal-{n}": partial(unequal, n) for n in (20_000, 100_000, 1_000_000)},
 }
