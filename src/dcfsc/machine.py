@@ -85,9 +85,9 @@ def require_memory(needed: int, n: int, method: str, device: torch.device, inste
         )
 
 
-def versions() -> dict[str, str]:
+def versions(with_commit: bool = False) -> dict[str, str]:
     found = {"python": platform.python_version(), "dcfsc": __version__}
-    if known := commit():
+    if with_commit and (known := commit()):
         found["commit"] = known
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
         found[package] = importlib.metadata.version(package)
