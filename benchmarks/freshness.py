@@ -27,7 +27,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,14 +100,12 @@ def code(benchmark: str) -> dict[str, Any]:
 # The check ----------------------------------------------------------------------------------
 
 
-def records(value: Any) -> Iterator[dict[str, Any]]:
-    """Every record of the code in a result: one, or one for each of its parts."""
-    if isinstance(value, dict):
-        if "digests" in value:
-            yield value
-        else:
-            for item in value.values():
-                yield from records(item)
+def records(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a result says of its code, once or in each of its rows; {} where it says nothing."""
+    if "code" in result:
+        return [result["code"]]
+    rows = result["figures"].values() if isinstance(result.get("figures"), dict) else [{}]
+    return [row.get("code", {}) if isinstance(row, dict) else {} for row in rows]
 
 
 def staleness(path: str) -> str | None:
@@ -120,9 +117,9 @@ def staleness(path: str) -> str | None:
     if not path.startswith(("results/benchmarks/", "results/experiments/")):
         return "of 'dcfsc reproduce', which records the commit of a cell but no digest"
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
-    found = list(records(result))
-    if not found:
-        return "written before results recorded the code"
+    found = records(result)
+    if not all(found):
+        return "written, or some of its rows, before results recorded the code"
     present = digests(result["benchmark"])
     changed = {
         f"{name} (since {str(record['commit'])[:10]})"
