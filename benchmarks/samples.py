@@ -48,7 +48,8 @@ def scattering(name: str, center: bool = True) -> Samples:
 def photographs() -> Samples:
     data = datasets.load(datasets.data_root() / "photos")
     assert data.y is not None
-    return normalize(EncoderFeatures().fit_transform(data.X)), data.y
+    # the files themselves: data.X are images of the size that pixels are compared at
+    return normalize(EncoderFeatures().fit_transform(data.paths)), data.y
 
 
 def unequal(n: int, K: int = 20) -> Samples:
