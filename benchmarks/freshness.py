@@ -13,7 +13,8 @@ text may keep one if it says so:
     These times are of an earlier version. <!-- historical: results/benchmarks/seconds.json -->
 
 The words "earlier version" must stand in the paragraph. A mark for a result that is up to date is
-an error too.
+an error too. A change that computes the same may be listed in sources.toml, with the reason, under
+"same".
 """
 
 from __future__ import annotations
@@ -121,11 +122,12 @@ def staleness(path: str) -> str | None:
     if not all(found):
         return "written, or some of its rows, before results recorded the code"
     present = digests(result["benchmark"])
+    same = {(s["group"], s["before"], s["now"]) for s in declared().get("same", [])}
     changed = {
         f"{name} (since {str(record['commit'])[:10]})"
         for record in found
         for name, value in present.items()
-        if record["digests"].get(name) != value
+        if (known := record["digests"].get(name)) != value and (name, known, value) not in same
     }
     return f"changed: {', '.join(sorted(changed))}" if changed else None
 

@@ -131,8 +131,8 @@ def without_folders(word: str) -> str:
 
 
 def record_of(name: str, figures: Any, **code: Any) -> dict[str, Any]:
-    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(without_folders, sys.argv[1:])]
-    command = " ".join(["python", *words])
+    script = Path(sys.argv[0]).resolve().relative_to(freshness.ROOT).as_posix()
+    command = " ".join(["python", script, *map(without_folders, sys.argv[1:])])
     return {"benchmark": name, "command": command, **code, "figures": figures}
 
 

@@ -70,6 +70,16 @@ def test_a_change_makes_a_result_stale(root: Path, old: str, new: str) -> None:
     assert "changed: arithmetic (since" in str(changed(root, old, new))
 
 
+def test_a_change_that_computes_the_same_may_be_declared(root: Path) -> None:
+    before = freshness.digests("speed")["arithmetic"]
+    changed(root, "double", "twice")
+    now = freshness.digests("speed")["arithmetic"]
+    same = f'[[same]]\ngroup = "arithmetic"\nbefore = "{before}"\nnow = "{now}"\n'
+    (root / "sources.toml").write_text(TABLE.replace("[groups]", f"{same}[groups]"))
+    assert freshness.staleness(SPEED) is None
+    assert "changed" in str(changed(root, "2 * x", "3 * x"))
+
+
 def test_a_new_file_makes_a_result_stale(root: Path) -> None:
     (root / "src" / "more.py").write_text("y = 1\n")
     freshness.digest.cache_clear()
