@@ -80,7 +80,7 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "representation": fitted.get("representation_"),
         "stability": fitted.get("stability_"),
         "notes": samples.notes,
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }
 
