@@ -6,9 +6,9 @@
 
 sources.toml says which files a benchmark measures, and which command writes a result. A result
 records the commit and a digest of those files: of the parsed code, so that comments, docstrings,
-annotations of arguments and layout do not count. A result is stale if a digest differs from the
-present one or was never recorded. A stale figure in README.md is an error, in docs/ a warning. A
-text may keep one if it says so:
+messages of errors, annotations of arguments and layout do not count. A result is stale if a digest
+differs from the present one or was never recorded. A stale figure in README.md is an error, in
+docs/ a warning. A text may keep one if it says so:
 
     These times are of an earlier version. <!-- historical: results/benchmarks/seconds.json -->
 
@@ -50,6 +50,8 @@ def canonical(node: Any) -> Any:
         return tuple(canonical(item) for item in node)
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.Call) and (name := _name(node.func)).endswith("Error"):
+        return "Call", name  # what a message says changes no figure
     fields = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         fields["body"] = [s for s in node.body if not _is_text(s)]
@@ -59,6 +61,10 @@ def canonical(node: Any) -> Any:
     # A field without a value may be missing in another version.
     parts = tuple((name, canonical(v)) for name, v in kept.items() if v is not None and v != [])
     return type(node).__name__, parts
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "id", "") or getattr(function, "attr", "")
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -122,12 +128,13 @@ def staleness(path: str) -> str | None:
     if not all(found):
         return "written, or some of its rows, before results recorded the code"
     present = digests(result["benchmark"])
-    same = {(s["group"], s["before"], s["now"]) for s in declared().get("same", [])}
+    same = declared().get("same", {})
     changed = {
         f"{name} (since {str(record['commit'])[:10]})"
         for record in found
         for name, value in present.items()
-        if (known := record["digests"].get(name)) != value and (name, known, value) not in same
+        if (known := record["digests"].get(name)) != value
+        and not (name in same and same[name]["now"] == value and known in same[name]["before"])
     }
     return f"changed: {', '.join(sorted(changed))}" if changed else None
 

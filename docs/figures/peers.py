@@ -36,7 +36,10 @@ KEYS = (
 
 def draw(figures: dict[str, Any]) -> None:
     figure, grid = plt.subplots(2, 3, figsize=(9.5, 6.0), layout="constrained", sharey=True)
-    for axes, (name, row) in zip(grid.flat, figures.items(), strict=True):
+    for axes in grid.flat[len(figures) :]:
+        axes.set_visible(False)
+    by_size = sorted(figures.items(), key=lambda item: item[1]["N"])
+    for axes, (name, row) in zip(grid.flat, by_size, strict=False):
         for method, (marker, colour) in STYLES.items():
             record = row["methods"][method]
             if "failed" not in record:

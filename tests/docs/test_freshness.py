@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = '''"""A module."""
 def double(x: int) -> int:
     """Twice x."""
+    if x > 9:
+        raise ValueError("too large")
     return 2 * x
 '''
 TABLE = """
@@ -59,6 +61,7 @@ def changed(root: Path, old: str, new: str) -> str | None:
         ("return 2 * x", "return (2  *  x)  # the same"),
         ("x: int", "x: float"),
         ("-> int", "-> float"),
+        ("too large", "larger than 9"),
     ],
 )
 def test_what_computes_the_same_stays_fresh(root: Path, old: str, new: str) -> None:
@@ -74,7 +77,7 @@ def test_a_change_that_computes_the_same_may_be_declared(root: Path) -> None:
     before = freshness.digests("speed")["arithmetic"]
     changed(root, "double", "twice")
     now = freshness.digests("speed")["arithmetic"]
-    same = f'[[same]]\ngroup = "arithmetic"\nbefore = "{before}"\nnow = "{now}"\n'
+    same = f'[same.arithmetic]\nnow = "{now}"\nbefore = ["{before}"]\n'
     (root / "sources.toml").write_text(TABLE.replace("[groups]", f"{same}[groups]"))
     assert freshness.staleness(SPEED) is None
     assert "changed" in str(changed(root, "2 * x", "3 * x"))
