@@ -1,4 +1,5 @@
-"""Seconds and memory against N, without and with N x N matrices: docs/images/growth_*.svg.
+"""Seconds and memory against N, without and with N x N matrices: docs/images/growth_cpu.svg,
+docs/images/growth_gpu.svg.
 
 python docs/figures/growth.py
 """
