@@ -49,7 +49,7 @@ def main() -> None:
     assert data.y is not None
     y, K = data.y, data.n_classes
     encoder = EncoderFeatures(args.encoder, device=args.device, cache=None)
-    seconds, Z = timed(lambda: encoder.fit_transform(data.X))
+    seconds, Z = timed(lambda: encoder.fit_transform(data.paths))
     figures: dict[str, Any] = {
         "N": len(y),
         "K": K,
