@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 .PHONY: help demo test lint format docs clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
-	@echo "make test    the test suite        make lint    ruff, mypy, imports, spelling, links"
+	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 
@@ -37,6 +37,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python docs/links.py
+	$(BIN)/python docs/example_types.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
