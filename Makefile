@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-oldest test-newest lint format docs clean
+.PHONY: help demo test test-oldest test-newest lint format docs bench bench-gpu clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
 	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 	@echo "make test-oldest, make test-newest    the tests with the oldest and newest dependencies"
+	@echo "make bench   measure again, on two cores, what is older than the code; make bench-gpu on CUDA"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +61,14 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/measured.py
+	$(BIN)/python benchmarks/freshness.py
+
+# results whose sources have changed since; ONLY="peers.json" names some
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/freshness.py --measure cpu --only $(ONLY)
+
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python benchmarks/freshness.py --measure cuda --only $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

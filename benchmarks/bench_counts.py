@@ -1,10 +1,10 @@
 """Word counts: the default on the three sets of two kinds of newsgroup posts, beside its peers.
 
-    python benchmarks/bench_counts.py FOLDER --json results/experiments/counts.json
+    DCFSC_DATA=... python benchmarks/bench_counts.py --json results/experiments/counts.json
 
-FOLDER holds BASEHOCK.mat, PCMAC.mat and RELATHE.mat (X, Y). The peers are Ward's method on the
-counts at unit length and on the same weights as the default, and the default's own representation
-for other vectors, "given".
+counts/ under $DCFSC_DATA holds BASEHOCK.mat, PCMAC.mat and RELATHE.mat (X, Y). The peers are Ward's
+method on the counts at unit length and on the same weights as the default, and the default's own
+representation for other vectors, "given".
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from measure import finish, parser
 from sklearn.cluster import AgglomerativeClustering
 
 from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.datasets import data_root
 from dcfsc.metrics import clustering_error
 from dcfsc.neighbours import unit_rows
 from dcfsc.representations.base import Setting
@@ -48,10 +49,9 @@ def measure(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("folder", type=Path)
-    args = options.parse_args()
-    finish(args, "counts", {name: measure(args.folder / f"{name}.mat") for name in SETS})
+    args = parser(__doc__).parse_args()
+    folder = data_root() / "counts"
+    finish(args, "counts", {name: measure(folder / f"{name}.mat") for name in SETS})
 
 
 if __name__ == "__main__":

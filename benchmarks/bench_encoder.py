@@ -4,12 +4,14 @@
 
 FOLDER has one sub-folder a class, which only the scores see. The peers get the same features at
 unit length: k-means with ten starts, and EVoC, which picks its own number of clusters, if it is
-installed (``pip install evoc``).
+installed (``pip install evoc``). ``--head`` trains ``DCFSC(network="head")`` on them as well, three
+seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from measure import finish, parser, timed
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from dcfsc import ClosedFormSubspaceClustering, EncoderFeatures, datasets
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, EncoderFeatures, datasets
 from dcfsc.metrics import clustering_error, nmi
 
 
@@ -41,6 +43,7 @@ def main() -> None:
     options = parser(__doc__, device="auto")
     options.add_argument("folder")
     options.add_argument("--encoder", help="as EncoderFeatures takes it; EfficientNet-Lite0 if not")
+    options.add_argument("--head", action="store_true", help="train a head on the features too")
     args = options.parse_args()
     data = datasets.load(args.folder)
     assert data.y is not None
@@ -60,6 +63,9 @@ def main() -> None:
         "k-means": lambda: KMeans(K, n_init=10, random_state=0).fit_predict(Z),
         "EVoC": lambda: evoc(Z),
     }
+    for seed in range(3 if args.head else 0):
+        head = DCFSC(K, network="head", device=args.device, random_state=seed, verbose=False)
+        methods[f"head, seed {seed}"] = partial(head.fit_predict, Z)
     for name, run in methods.items():
         try:
             seconds, labels = timed(run)

@@ -1,33 +1,28 @@
 """Time and memory against N: the closed form without N x N beside the N x N way.
 
     python benchmarks/bench_growth.py --json results/benchmarks/growth_cpu.json
-    python benchmarks/bench_growth.py --plot results/benchmarks/growth_cpu.json
 
 The data are those of bench_scale. "without N x N" is the default estimator; "with N x N" is the
 sample form (an N x N inverse), |B| + |B'| whole and a dense eigenproblem, on the same device, while
 --bytes and --limit allow. Every run has a process of its own; memory is what it adds to the imports
-and the data. Slopes are those of log seconds (or bytes) over log N, from where fixed
-costs no longer lead: FIRST_FITTED. A PNG is drawn beside the JSON; ``--plot`` fits and draws again.
+and the data. Slopes are those of log seconds (or bytes) over log N, from where fixed costs no
+longer lead: FIRST_FITTED. docs/figures/growth.py draws the curves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench_scale import K, M, cluster_in_stages, subspaces, warm_up
 from measure import finish, gpu_peak, growing, parser, peak_rss, timed
 
-from dcfsc.files import write_json
-
 FIRST_FITTED = {
     "cpu": {"without N x N": 10_000, "with N x N": 2_000},
     "cuda": {"without N x N": 100_000, "with N x N": 3_000},
 }
-COLOURS = {"without N x N": "#0072B2", "with N x N": "#D55E00"}
 
 
 def dense_way(X: np.ndarray, device: str) -> np.ndarray:
@@ -101,48 +96,17 @@ def fit(figures: dict[str, Any]) -> None:
         )
 
 
-def plot(path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figures = json.loads(path.read_text())["figures"]
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    panels = (("seconds", "seconds", 1.0), (figures["memory"], "memory, GiB", 2.0**30))
-    for axis, (key, label, unit) in zip(axes, panels, strict=True):
-        for way in WAYS:
-            rows = [r for r in figures[way]["runs"] if r.get(key)]
-            exponent = figures[way]["time_exponent" if key == "seconds" else "memory_exponent"]
-            name = way if exponent is None else f"{way}: N^{exponent:.2f}"
-            x, y = [r["N"] for r in rows], [r[key] / unit for r in rows]
-            axis.loglog(x, y, "o-", color=COLOURS[way], label=name)
-        axis.set(xlabel="samples N", ylabel=label)
-        axis.grid(alpha=0.3)
-        axis.legend(frameon=False, fontsize="small", loc="lower right")
-    figure.savefig(path.with_suffix(".png"), dpi=150)
-    plt.close(figure)
-
-
 def main() -> None:
     options = parser(__doc__, device="cpu")
     options.add_argument("--sizes", default="1000,2000,5000,10000,20000,50000,100000,1000000")
     options.add_argument("--limit", type=float, default=600.0, help="seconds for one run")
     options.add_argument("--bytes", type=float, default=12e9, help="memory for the N x N way")
     options.add_argument("--one", nargs=2, metavar=("WAY", "N"), help=argparse.SUPPRESS)
-    options.add_argument("--plot", type=Path, help="only draw the picture of this file")
     args = options.parse_args()
     if args.one:
         print(json.dumps(one(args.one[0], int(args.one[1]), args.device, args.bytes)))
-        return
-    if args.plot:
-        record = json.loads(args.plot.read_text())
-        fit(record["figures"])
-        write_json(args.plot, record)
     else:
         finish(args, "growth", measure_all(args))
-    if path := args.plot or args.json:
-        plot(path)
 
 
 if __name__ == "__main__":

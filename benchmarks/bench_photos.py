@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish, parser
+from measure import finish_row, parser
 from PIL import Image
 from sklearn.cluster import KMeans
 
@@ -119,25 +119,21 @@ def main() -> None:
     options.add_argument("--large", type=int, nargs="*", default=(40, 5000))
     args = options.parse_args()
     source = data_root() / "photos"
-    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         if args.only in (None, "photographs"):
-            figures["photographs"] = photographs(source, args.device)
-            finish(args, "photos", figures)
+            finish_row(args, "photos", "photographs", photographs(source, args.device))
         if args.only in (None, "sizes"):
             folder = Path(place, "tinted")
             tinted(folder)
             asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
-            figures["sizes"] = {
-                size: fitted(folder, 10, args.device, *words) for size, words in asked.items()
-            }
-            finish(args, "photos", figures)
+            row = {size: fitted(folder, 10, args.device, *words) for size, words in asked.items()}
+            finish_row(args, "photos", "sizes", row)
         if args.only in (None, "large"):
-            figures["large"] = {}
+            row = {}
             for n in args.large:
                 large(source, Path(place, str(n)), n)
-                figures["large"][str(n)] = fitted(Path(place, str(n)), 10, args.device)
-                finish(args, "photos", figures)
+                row[str(n)] = fitted(Path(place, str(n)), 10, args.device)
+            finish_row(args, "photos", "large", row)
 
 
 if __name__ == "__main__":

@@ -13,29 +13,28 @@ neighbours and squared weights (``--alone`` leaves these out).
 N times: a random seven tenths of its classes (all of them up to four) and of the samples of each,
 at most 1,000. On each draw every candidate is clustered with three seeds. The summary gives the
 mean error over families of problems for the choice, for every candidate taken always and for the
-best each time; its difference from the choice; and how often it is the best.
+best each time; its difference from the choice; and how often it is the best. ``--only`` replaces
+the rows of some problems in the file.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench_defaults import representations
 from generated_problems import Samples
-from measure import finish, parser, timed
+from measure import finish_row, parser, timed
 from problems import PROBLEMS, family, part
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.preprocessing import normalize
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error, nmi
 
 PEERS = ("k-means", "neighbours", "two-k")
@@ -155,8 +154,9 @@ def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
     rules = ("chosen", *CANDIDATES, "best")
     errors: dict[str, dict[str, list[float]]] = {rule: {} for rule in rules}
     right = dict.fromkeys(rules, 0)
-    for name, variants in figures.items():
-        for record in variants.values():
+    draws = {name: [v for k, v in row.items() if k.isdigit()] for name, row in figures.items()}
+    for name, variants in draws.items():
+        for record in variants:
             means = {key: statistics.fmean(e) for key, e in record["errors"].items()}
             best = min(means, key=means.__getitem__)
             for rule in rules:
@@ -165,7 +165,7 @@ def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
                 errors[rule].setdefault(family(name), []).append(error)
                 right[rule] += error == means[best]
     means = {rule: np.array([np.mean(e) for e in errors[rule].values()]) for rule in rules}
-    summary: dict[str, Any] = {"variants": sum(len(variants) for variants in figures.values())}
+    summary: dict[str, Any] = {"variants": sum(map(len, draws.values()))}
     for rule, values in means.items():
         apart = values - means["chosen"]
         spread = np.std(apart, ddof=1) if len(values) > 1 else 0.0
@@ -179,11 +179,7 @@ def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def loaded(args: Any) -> Iterator[tuple[str, Samples]]:
-    names = args.only.split(";") if args.only else list(PROBLEMS)
-    for name in set(names) - set(PROBLEMS):
-        raise unknown_name("problem", name, PROBLEMS)
-    index, count = (int(number) for number in args.shard.split("/"))
-    for name in names[index::count]:
+    for name in args.only or PROBLEMS:
         try:
             yield name, PROBLEMS[name].load()
         except InputError as error:
@@ -192,34 +188,20 @@ def loaded(args: Any) -> Iterator[tuple[str, Samples]]:
 
 def main() -> None:
     options = parser(__doc__, device="auto")
-    options.add_argument("--only", help="some of the problems, separated by semicolons")
-    options.add_argument("--shard", default="0/1", metavar="I/N", help="the I-th of N parts")
-    options.add_argument("--merge", nargs="+", type=Path, help="only put these files together")
+    options.add_argument("--only", nargs="+", choices=list(PROBLEMS), metavar="PROBLEM")
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--alone", action="store_true", help="without the other methods")
     options.add_argument("--variants", type=int, default=0, help="draws of every problem")
     args = options.parse_args()
     # A peer's graph may be in pieces, and is clustered all the same.
     warnings.filterwarnings("ignore", message="Graph is not fully connected")
-    run = measure_variants if args.variants else measure
-    figures: dict[str, Any] = {}
-
-    def save() -> None:
-        known = {name: figures[name] for name in PROBLEMS if name in figures}
-        whole = all("mean" in record for record in known.values())
-        summary = (compared_with_peers if whole else summary_of_choices)(known)
-        finish(args, "problems" if whole else "variants", {**known, "summary": summary})
-
-    for path in args.merge or ():
-        figures |= json.loads(path.read_text())["figures"]
-    for name, (X, y) in () if args.merge else loaded(args):
-        figures[name] = run(X, y, args)
-        if not args.variants:
-            figures[name]["source"] = PROBLEMS[name].source
-        print(name, flush=True)
-        save()  # after each: a long run may be stopped
-    if args.merge:
-        save()
+    kind, run, summarise = "problems", measure, compared_with_peers
+    if args.variants:
+        kind, run, summarise = "variants", measure_variants, summary_of_choices
+    for name, (X, y) in loaded(args):
+        rows = finish_row(args, kind, name, run(X, y, args) | {"source": PROBLEMS[name].source})
+        known = {name: rows[name] for name in PROBLEMS if name in rows}
+        finish_row(args, kind, "summary", summarise(known))
 
 
 if __name__ == "__main__":

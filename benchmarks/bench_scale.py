@@ -6,8 +6,7 @@
 
 K = 20 subspaces of dimension 6 in 64 dimensions, noise a tenth of the signal's norm; each size runs
 in a process of its own, so that its peak memory is its own. Memory of the imports is shown apart.
-On a GPU a small problem runs first, so that no kernel is built inside the times. The peers, with
---peers, are scikit-learn's on the CPU, each stopped after --peer-limit seconds.
+On a GPU a small problem runs first, so that no kernel is built inside the times.
 """
 
 from __future__ import annotations
@@ -142,58 +141,21 @@ def one(n: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def nearest_neighbors(X: np.ndarray, n_clusters: int = K) -> np.ndarray:
-    from sklearn.cluster import SpectralClustering
-
-    near: Any = {"affinity": "nearest_neighbors", "random_state": 0}
-    return SpectralClustering(n_clusters, **near).fit_predict(X)
-
-
-def k_means(X: np.ndarray) -> np.ndarray:
-    from sklearn.cluster import KMeans
-
-    return KMeans(K, n_init=10, random_state=0).fit_predict(X)
-
-
-PEERS = {"k-means": k_means, "nearest-neighbour spectral clustering": nearest_neighbors}
-
-
-def one_peer(name: str, n: int, noise: float) -> dict[str, Any]:
-    from dcfsc.metrics import clustering_error
-
-    X, y = subspaces(n, noise)
-    X = X / np.linalg.norm(X, axis=1, keepdims=True)
-    seconds, labels = timed(lambda: PEERS[name](X))
-    error = clustering_error(y, labels)
-    return {"seconds": seconds, "error_percent": error, "peak_rss": peak_rss()}
-
-
 def main() -> None:
     options = parser(__doc__, device="cpu")
     options.add_argument("--sizes", "--n", default="1000,10000,100000")
     options.add_argument("--noise", type=float, default=0.1)
     options.add_argument("--search", choices=("exact", "approximate"), default="exact")
-    options.add_argument("--peers", action="store_true", help="scikit-learn's alternatives too")
-    options.add_argument("--peer-limit", type=float, default=600.0, metavar="SECONDS")
     options.add_argument("--one", type=int, help="run a single size in this process")
-    options.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     args = options.parse_args()
-    if args.peer:
-        print(json.dumps(one_peer(args.peer, args.one, args.noise)))
-        return
     if args.one:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
         print(json.dumps(one(args.one, args)))
         return
     figures: list[dict[str, Any]] = []
-    shared = ["--noise", str(args.noise)]
     for size in args.sizes.split(","):
-        run = ["--one", size, "--device", args.device, "--search", args.search, *shared]
-        figures.append({"N": int(size), **in_a_process(__file__, run)})
-        for peer in PEERS if args.peers else ():
-            run = ["--one", size, "--peer", peer, *shared]
-            record = in_a_process(__file__, run, args.peer_limit)
-            figures[-1].setdefault("peers", {})[peer] = record
+        run = ["--one", size, "--device", args.device, "--search", args.search]
+        figures.append(in_a_process(__file__, [*run, "--noise", str(args.noise)]))
     finish(args, "scale", figures)
 
 

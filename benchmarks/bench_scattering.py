@@ -1,26 +1,23 @@
 """Methods of the literature on scattering features: EnSC on MNIST, A-DSSC on COIL-100.
 
-    export DCFSC_DATA=...
-    python benchmarks/make_scattering.py mnist mnist.npy --uncentred
-    python benchmarks/make_scattering.py coil100 coil100.npy --uncentred
-    python benchmarks/bench_scattering.py mnist mnist.npy ensc --set l1_ratio=0.9 alpha=50 \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ensc --set l1_ratio=0.9 alpha=50 \
         --json results/benchmarks/ensc_mnist.json
-    python benchmarks/bench_scattering.py coil100 coil100.npy a-dssc --set eta1=0.1 eta2=0.05 \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py coil100 a-dssc --set eta1=0.1 eta2=0.05 \
         --json results/benchmarks/a_dssc_coil100.json
 
-One fit: clustering error, NMI, seconds, coefficients and edges a sample, peak memory. ``--set`` may
-be repeated for several settings; which of them is best is then a choice by labels.
+The features are not centred. One fit: clustering error, NMI, seconds, coefficients and edges a
+sample, peak memory. ``--set`` may be repeated for several settings; which of them is best is then a
+choice by labels.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import samples
 from measure import finish, gpu_peak, parser, peak_rss, timed
 
-from dcfsc import datasets
 from dcfsc.estimators import registry
 from dcfsc.metrics import clustering_error, nmi
 
@@ -46,14 +43,11 @@ def measure(X: np.ndarray, y: np.ndarray, method: str, device: str, pairs: list[
 
 def main() -> None:
     options = parser(__doc__, device="cpu")
-    options.add_argument("data", help="the dataset whose labels score the result")
-    options.add_argument("features", type=Path, help="what make_scattering.py wrote")
+    options.add_argument("data", help="a dataset of images")
     options.add_argument("method", choices=list(registry.METHODS))
     options.add_argument("--set", nargs="*", action="append", default=[], metavar="NAME=NUMBER")
     args = options.parse_args()
-    y = datasets.load(args.data).y
-    assert y is not None
-    X = np.load(args.features)
+    X, y = samples.scattering(args.data, center=False)
     rows = [measure(X, y, args.method, args.device, pairs) for pairs in args.set or [[]]]
     finish(args, "scattering", {"data": args.data, "method": args.method, "fits": rows})
 

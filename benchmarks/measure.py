@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import freshness
 import numpy as np
 import scipy
 import sklearn
@@ -121,14 +122,36 @@ def parser(description: str | None, device: str | None = None) -> argparse.Argum
     return result
 
 
+def without_folders(word: str) -> str:
+    """A word of a command; a result names no place on a machine."""
+    parts = Path(word).parts
+    if not Path(word).is_absolute():
+        return word
+    return "/".join(parts[parts.index("results") :] if "results" in parts else parts[-1:])
+
+
+def record_of(name: str, figures: Any, **code: Any) -> dict[str, Any]:
+    script = Path(sys.argv[0]).resolve().relative_to(freshness.ROOT).as_posix()
+    command = " ".join(["python", script, *map(without_folders, sys.argv[1:])])
+    return {"benchmark": name, "command": command, **code, "figures": figures}
+
+
 def finish(options: argparse.Namespace, name: str, figures: Any) -> None:
-    record = {
-        "benchmark": name,
-        "command": f"python benchmarks/{Path(sys.argv[0]).name} " + " ".join(sys.argv[1:]),
-        "machine": machine(),
-        "figures": figures,
-    }
+    """Write the whole result, with the machine and the code that it was measured with."""
+    record = record_of(name, figures, machine=machine(), code=freshness.code(name))
     if options.json:
         write_json(options.json, record)
     if not options.quiet:
         print(json.dumps(figures, indent=2))
+
+
+def finish_row(options: argparse.Namespace, name: str, row: str, figures: Any) -> dict[str, Any]:
+    """Write one row of a result, and return all; each has its own machine and code."""
+    if not options.quiet:
+        print(row, json.dumps(figures), flush=True)
+    known = options.json is not None and options.json.exists()
+    rows = json.loads(options.json.read_text())["figures"] if known else {}
+    rows[row] = {**figures, "machine": machine(), "code": freshness.code(name)}
+    if options.json:
+        write_json(options.json, record_of(name, rows))
+    return rows

@@ -6,13 +6,14 @@
 A measured number (one with a unit of time, memory or percent, a factor, or a decimal point) is
 followed by a comment that says where it comes from:
 
-    12.4% <!-- results/benchmarks/digits_cpu.json:figures.DCFSC.whole.mean -->
+    12.4% <!-- results/benchmarks/defaults.json:figures.digits.mean -->
     23 ms <!-- results/benchmarks/step_cpu.json:figures[network=orl].seconds.ours.min * 1000 -->
     32 to 79 per cent <!-- min(results/x.json:rows[*][1]); max(results/x.json:rows[*][1]) -->
     0.2 s <!-- computed: 1e9 * 500**2 / (64 * 2e13) -->
     <!-- cited: Seo et al. 2019, table 5 -->     <!-- defined: a parameter, not a measurement -->
 
-The value is looked up and compared at the printed precision. A comment opens on the line of its
+``historical:`` marks results of an earlier version and is for benchmarks/freshness.py. The value is
+looked up and compared at the printed precision. A comment opens on the line of its
 number, as one at the start of a line would end the paragraph, and may go on below. Several sources,
 separated by ";", belong to the last numbers before them, in their order; "cited" and "defined"
 belong to every number of the paragraph before them that has no source yet. A table names its file
@@ -188,7 +189,7 @@ def check_block(page: Page, token: Token, line: str) -> None:
             for number in before:
                 number.source = comment
             continue
-        if not comment.startswith("computed:") and "results/" not in comment:
+        if kind == "historical" or (kind != "computed" and "results/" not in comment):
             continue
         sources = [source.strip() for source in comment.split(";")]
         if len(before) < len(sources):

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 import pytest
 import torch
 
+from dcfsc import machine
 from dcfsc.machine import one_a_core
 
 CPU = torch.device("cpu")
@@ -55,3 +56,17 @@ def test_an_error_ends_the_work_and_gives_the_threads_back(threads):
 def test_another_device_takes_one_item_after_the_other():
     seen = one_a_core(lambda _: threading.get_ident(), range(3), torch.device("meta"))
     assert set(seen) == {threading.get_ident()}
+
+
+def test_the_commit_is_named_by_the_environment_or_the_history(monkeypatch):
+    ask = machine.commit.__wrapped__
+    monkeypatch.delenv("DCFSC_COMMIT", raising=False)
+    answers = {"ls-files": "machine.py", "rev-parse": "abc", "status": ""}
+    monkeypatch.setattr(machine, "_git", lambda command, *_: answers[command])
+    assert ask() == "abc"
+    answers["status"] = " M machine.py"
+    assert ask() == "abc-dirty"
+    answers["ls-files"] = None  # installed inside of another project's checkout
+    assert ask() is None
+    monkeypatch.setenv("DCFSC_COMMIT", "def")
+    assert ask() == "def"

@@ -10,10 +10,12 @@ import importlib.metadata
 import os
 import platform
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,11 +87,37 @@ def require_memory(needed: int, n: int, method: str, device: torch.device, inste
         )
 
 
-def versions() -> dict[str, str]:
+def versions(with_commit: bool = False) -> dict[str, str]:
     found = {"python": platform.python_version(), "dcfsc": __version__}
+    if with_commit and (known := commit()):
+        found["commit"] = known
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
         found[package] = importlib.metadata.version(package)
     return found
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the checkout that this package is in, "-dirty" if the package differs from it.
+
+    A copy without a history names it in the environment variable DCFSC_COMMIT.
+    """
+    if named := os.environ.get("DCFSC_COMMIT"):
+        return named
+    tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)  # not a user's own history
+    head = tracked and _git("rev-parse", "HEAD")
+    return f"{head}-dirty" if head and _git("status", "--porcelain", ".") else head
+
+
+def _git(*words: str) -> str | None:
+    """What git answers in the folder of this package; None if there is no answer."""
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def machine(device: Any) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from dcfsc import DCFSC
+from dcfsc import DCFSC, ClosedFormSubspaceClustering
+from dcfsc.affinity import Symmetric, TopK
+from dcfsc.affinity.joined import by_degrees
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
@@ -168,3 +170,20 @@ def test_bad_options_are_refused_in_one_line(options, word):
     with pytest.raises(InputError, match=word) as error:
         model(**options).fit(stripes()[0])
     assert "\n" not in str(error.value)
+
+
+def test_the_samples_graph_holds_the_features_together():
+    """The affinity is the features' own, and a fiftieth of the samples' graph."""
+    X, _ = stripes()
+    fitted = model().fit(X)
+    closed = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
+    own = TopK(grow=False)(fitted.coefficients_, 3)
+    joined = by_degrees(own) + 0.02 * by_degrees(closed.affinity_matrix_)
+    np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
+    assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == "topk"
+
+
+def test_another_affinity_is_the_features_alone():
+    fitted = model(affinity="symmetric").fit(stripes()[0])
+    alone = Symmetric()(fitted.coefficients_, 3)
+    np.testing.assert_allclose(fitted.affinity_matrix_, alone.numpy(), rtol=1e-6)

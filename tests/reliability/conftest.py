@@ -1,4 +1,4 @@
-"""What the files of this folder share lies beside them, and is also run by benchmarks/fuzz.py."""
+"""What the files of this folder share lies beside them, and is also run by fuzz.py."""
 
 import sys
 from pathlib import Path

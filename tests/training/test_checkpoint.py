@@ -221,7 +221,7 @@ def test_the_format_of_files_that_people_have_is_one(tmp_path):
 
 def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "a file").write_text("")
-    said = "cannot write the checkpoint .*: File exists; there is none yet. Training goes on"
+    said = "cannot write the checkpoint .*: File exists; there is none yet. Training continues"
     with pytest.warns(RuntimeWarning, match=said) as told:
         saved(tmp_path / "a file" / "checkpoint.safetensors")
     assert len(told) == 1

@@ -5,6 +5,7 @@ One file per rule. They ask operators only what :class:`dcfsc.self_expression.Op
 
 from .base import Affinity, AffinityMatrix
 from .doubly_stochastic import DoublyStochastic, NearestDoublyStochastic
+from .joined import Joined
 from .low_rank import LowRank
 from .registry import get, names
 from .row_space import RowSpace
@@ -15,6 +16,7 @@ __all__ = [
     "Affinity",
     "AffinityMatrix",
     "DoublyStochastic",
+    "Joined",
     "LowRank",
     "NearestDoublyStochastic",
     "RowSpace",

@@ -78,7 +78,7 @@ class TopK:
         lists = [self._neighbours(part, 2 * k if spare else k) for part in operator.parts]
         A = self._graphs(operator, lists, k)
         while self.grow and k < largest:
-            pieces = _count_components(A)
+            pieces = count_components(A)
             if pieces <= n_clusters:
                 break
             k *= 2
@@ -195,6 +195,7 @@ def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp
     return A
 
 
-def _count_components(A: sp.csr_array) -> int:
+def count_components(A: sp.csr_array) -> int:
+    """The number of pieces that a symmetric graph is in."""
     # A is symmetric, so its strong components are its components, found without a transpose.
     return connected_components(A, directed=True, connection="strong", return_labels=False)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from dcfsc import distributed, networks
+from dcfsc.affinity import Joined, TopK
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import Operator
@@ -142,7 +144,7 @@ class ViewEstimator(NetworkEstimator):
         self.network_ = model.network
         self.view_strengths_, self.view_consistency_ = model.strengths, model.consistency
         Z = view_features(self.network_, inputs)
-        self._cluster_features(len(X), Z, n_clusters, random_state)
+        self._cluster_features(len(X), Z, n_clusters, random_state, model.graph)
 
     def _view_options(self, device: torch.device) -> ViewOptions:
         gpu = device.type == "cuda"
@@ -177,12 +179,24 @@ class ViewEstimator(NetworkEstimator):
         )
 
     def _cluster_features(
-        self, n: int, Z: Tensor, n_clusters: int, random_state: np.random.RandomState
+        self,
+        n: int,
+        Z: Tensor,
+        n_clusters: int,
+        random_state: np.random.RandomState,
+        graph: csr_array | None,
     ) -> None:
-        """Cluster by the closed form of the features Z of all samples, n of them this process's."""
+        """Cluster by the closed form of the features Z of all samples, n of them this process's.
+
+        The default affinity is joined with the ``graph`` of the samples.
+        """
         start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
         Z = Z[start : start + n]
-        closed = self._closed_form = self._closed_form_of(n_clusters, random_state).fit(Z)
+        closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
+        if graph is not None and self.affinity == "topk":
+            closed.affinity = Joined(other=graph)
+        closed.fit(Z)
+        closed.affinity = self.affinity
         for name in CLUSTERING:
             self.__dict__.pop(name, None)
             if name in vars(closed):  # of many processes the first one has them all
@@ -254,9 +268,11 @@ class _ClosedFormTeacher:
     def __init__(self, n_clusters: int, device: torch.device, sample_shape: tuple[int, ...]):
         self.n_clusters, self.device, self.sample_shape = n_clusters, device, sample_shape
 
-    def cluster(self, rows: Tensor) -> Clustering:
-        model = self._model().fit(self._samples(rows))
-        return Clustering(model.labels_, model.affinity_matrix_)
+    def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
+        model = self._model(affinity=Joined(other=beside)).fit(self._samples(rows))
+        if beside is None:
+            return Clustering(model.labels_, model.affinity_matrix_)
+        return Clustering(model.labels_, TopK()(model.coefficients_, self.n_clusters))
 
     def judge(self, rows: Tensor, plain: bool) -> Callable[[Tensor], Tensor]:
         representation = "given" if plain else "auto"

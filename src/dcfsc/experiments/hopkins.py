@@ -132,7 +132,7 @@ def measure(cell: Cell, session: Session) -> Record:
         "ari": ari(samples.y, labels),
         "chosen_with_labels": list(method.chosen_with_labels),
         "seconds": round(time.perf_counter() - start, 4),
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }
 

@@ -37,6 +37,6 @@ def measure_network(cell: Cell, session: Session) -> Record:
         "total": sum(layers) + self_expressive,
         "paper_total": printed.dsc_total if is_dsc else printed.dcfsc_total,
         "notes": _NOTES.get((dataset, cell.method), ""),
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }

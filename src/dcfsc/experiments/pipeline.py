@@ -156,7 +156,7 @@ def measure(cell: Cell, session: Session) -> Record:
         "fit_reused": reused,
         "memory": fitted.memory,
         "notes": "; ".join(filter(None, (samples.notes, protocol.note))),
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }
 

@@ -146,7 +146,7 @@ def write_run(
             "failed": len(summary.failed),
             "jobs": jobs,
             "seconds": round(summary.seconds, 1),
-            "versions": versions(),
+            "versions": versions(with_commit=True),
             "machine": where,
         },
     )

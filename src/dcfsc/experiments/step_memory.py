@@ -140,7 +140,7 @@ def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
         "seconds_a_step": statistics.median(seconds),
         "memory": memory.record(),
         "notes": samples.notes,
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(device),
     }
 

@@ -80,7 +80,7 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "representation": fitted.get("representation_"),
         "stability": fitted.get("stability_"),
         "notes": samples.notes,
-        "versions": versions(),
+        "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }
 
@@ -157,11 +157,11 @@ VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 VIEW_LEGEND = (
     "Clustering error in percent, mean ± standard deviation over the seeds; only the number of "
-    "clusters is given. *Closed form afterwards*: the library's default on the features; *k-means "
-    "afterwards*: on the same features. A fit's seconds contain everything: the closed form of the "
-    "samples, the choice of changes with its short trainings, training, and the final clustering. "
-    "*No training* is the closed form on the samples. The changes are means over the seeds of the "
-    "strengths that were chosen without labels."
+    "clusters is given. *Closed form afterwards*: of the features, whose graph that of the samples "
+    "holds together; *k-means afterwards*: on the same features. A fit's seconds contain "
+    "everything: the closed form of the samples, the choice of changes with its short trainings, "
+    "training, and the final clustering. *No training* is the closed form on the samples. The "
+    "changes are means over the seeds of the strengths that were chosen without labels."
 )
 
 

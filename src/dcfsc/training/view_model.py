@@ -54,7 +54,7 @@ FEWEST_PER_CLUSTER = 4
 
 
 class Clustering(NamedTuple):
-    """Clusters of N samples: labels (N,) and the affinity (N, N) that they come from."""
+    """Clusters (N,) of N samples, and the affinity (N, N) that the rows themselves have."""
 
     labels: np.ndarray | None
     graph: csr_array | None
@@ -63,8 +63,8 @@ class Clustering(NamedTuple):
 class Teacher(Protocol):
     """Clusters samples or features without labels."""
 
-    def cluster(self, rows: Tensor) -> Clustering:
-        """Clusters of all rows (N, ...)."""
+    def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
+        """Clusters of all rows (N, ...), by their affinity joined with the one ``beside`` it."""
 
     def judge(self, rows: Tensor, plain: bool) -> Judge:
         """Clusters of rows (n, ...), extended to other rows; ``plain``: as they are."""
@@ -92,11 +92,13 @@ class ViewModel:
     strengths : of the changes that views have.
     consistency : of each change, at the strength taken or at the weakest tried; empty where the
         changes were given.
+    graph : the affinity (N, N) of the samples, in the first process.
     """
 
     network: ViewNetwork
     strengths: dict[str, float]
     consistency: dict[str, float]
+    graph: csr_array | None
 
 
 def fit_view_model(
@@ -117,13 +119,14 @@ def fit_view_model(
     resumed = checkpoint is not None and checkpoint.resumed
     if checkpoint is not None and resumed:
         strengths, consistency = checkpoint.notes["views"]
+        run.look(lambda: X[:])
     else:
         run.teach(lambda: X[:])
         strengths, consistency = run.changes()
     if checkpoint is not None:
         checkpoint.notes["views"] = strengths, consistency
     network = run.train(strengths, options.schedule, history, checkpoint)
-    return ViewModel(network, dict(strengths), dict(consistency))
+    return ViewModel(network, dict(strengths), dict(consistency), run.graph)
 
 
 class _Run:
@@ -142,6 +145,7 @@ class _Run:
         Views(spec.sample_shape, options.changes or {})  # refuses bad ones before the work
         self.seeds = torch.randint(2**31 - 1, (2,), generator=generator).tolist()
         self.lessons = Lessons(len(X), X.device, options.partners)
+        self.graph: csr_array | None = None  # of the samples, in the first process
 
     def train(
         self,
@@ -179,12 +183,23 @@ class _Run:
 
     def teach(self, rows: Callable[[], Tensor], doubtful: float = 0.0) -> None:
         """Let the first process cluster the rows, and all of them learn from it."""
-        clustering = self._cluster(rows)
+        clustering = self.look(rows)
         self.lessons.learn(clustering.graph, clustering.labels, doubtful)
+
+    def look(self, rows: Callable[[], Tensor]) -> Clustering:
+        """Clusters of the rows beside the samples' graph; of the samples, which look first, alone.
+
+        A graph of good features has few wrong links but many pieces, the samples' graph has more
+        of the first and fewer of the second. Joined they have neither.
+        """
+        clustering = self._cluster(rows, self.graph)
+        if self.graph is None:
+            self.graph = clustering.graph
+        return clustering
 
     def disagreement(self, network: ViewNetwork) -> float:
         """The share of samples in whose clusters the features and the first lesson differ."""
-        labels = self._cluster(lambda: self._features(network)).labels
+        labels = self._cluster(lambda: self._features(network), None).labels
         share = 0.0
         if labels is not None:
             share = float((agreed(labels, self.lessons.first.cpu().numpy()) < 0).mean())
@@ -193,12 +208,12 @@ class _Run:
     def _features(self, network: ViewNetwork) -> Tensor:
         return view_features(network, self.X, self.options.precision)
 
-    def _cluster(self, rows: Callable[[], Tensor]) -> Clustering:
+    def _cluster(self, rows: Callable[[], Tensor], beside: csr_array | None) -> Clustering:
         """Clusters of the rows in the first process, nothing in the others."""
         if distributed.rank() != 0:
             return Clustering(None, None)
         with distributed.alone():
-            return self.teacher.cluster(rows())
+            return self.teacher.cluster(rows(), beside)
 
     def changes(self) -> tuple[dict[str, float], dict[str, float]]:
         """The strengths of the changes, as given or as the data say; and their consistency."""

@@ -1,6 +1,6 @@
 """How many small bugs, put into a folder of the library one at a time, do its tests notice?
 
-    python benchmarks/mutation.py metrics affinity --sample 150 --seed 0 --jobs 2 \
+    python tests/reliability/mutation.py metrics affinity --sample 150 --seed 0 --jobs 2 \
         --list-survivors --json results/benchmarks/mutation.json
 
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "src")
+os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2] / "src")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
 import hypothesis
@@ -45,7 +45,7 @@ import sklearn.metrics  # noqa: F401
 import torch
 from mutants import Edit, edits
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dcfsc"
 # The tests of a folder, where they are not tests/<folder> alone.
 CONTRACTS = [f"tests/contracts/test_{name}.py" for name in ("operators", "closed_form")]

@@ -1,6 +1,6 @@
 """Try to break the library: malformed files, odd arrays, killed runs, runs racing for a folder.
 
-    python benchmarks/fuzz.py --count 10000 --arrays 5000 --kills 100 --races 50 --seed 0 \
+    python tests/reliability/fuzz.py --count 10000 --arrays 5000 --kills 100 --races 50 --seed 0 \
         --json results/benchmarks/reliability.json
 
 Each part is left out where its number is 0. The same seed gives the same inputs; the moments of
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-sys.path.append(sys.path[-1] + "/reliability")
+sys.path += [str(Path(__file__).resolve().parents[i]) for i in (0, 1)]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import measure
 import numpy as np

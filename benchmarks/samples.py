@@ -1,0 +1,84 @@
+"""The labelled sets that several benchmarks measure, by name; labels only score.
+
+"eyaleb-10" and "eyaleb-20" are ten and twenty people, "coil100-20" twenty objects, "mnist-5000" and
+"mnist-raw" random parts of MNIST, 5,000 and 10,000 images, "mnist-images" all of them and
+"mnist-scattering" their scattering features (long without a GPU). "photographs" are the files in
+photos/ under $DCFSC_DATA by the features of EfficientNet-Lite0, which stay in the user's cache.
+"unequal-N" are N points of 64 features in 20 subspaces of unequal dimensions and sizes. All but
+digits and the last need $DCFSC_DATA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import numpy as np
+from generated_problems import Samples, spread, unions
+from sklearn.preprocessing import normalize
+
+from dcfsc import EncoderFeatures, ScatteringFeatures, datasets
+from dcfsc.errors import InputError, unknown_name
+
+
+def whole(name: str) -> Samples:
+    data = datasets.load(name)
+    assert data.y is not None
+    return data.X, data.y
+
+
+def classes(name: str, first: int, count: int) -> Samples:
+    X, y = whole(name)
+    chosen = (y >= first) & (y < first + count)
+    return X[chosen], y[chosen] - first
+
+
+def mnist(n: int) -> Samples:
+    X, y = whole("mnist")
+    chosen = np.sort(np.random.default_rng(1).permutation(len(X))[:n])
+    return X[chosen], y[chosen]
+
+
+def scattering(name: str, center: bool = True) -> Samples:
+    """Images by 500 principal components of their scattering coefficients, at unit length."""
+    X, y = whole(name)
+    return ScatteringFeatures(center=center).fit_transform(X), y
+
+
+def photographs() -> Samples:
+    data = datasets.load(datasets.data_root() / "photos")
+    assert data.y is not None
+    # the files themselves: data.X are images of the size that pixels are compared at
+    return normalize(EncoderFeatures().fit_transform(data.paths)), data.y
+
+
+def unequal(n: int, K: int = 20) -> Samples:
+    shares = np.random.default_rng(0).dirichlet(np.full(K, 2.0))
+    sizes = np.maximum(1, (n * shares).astype(int))
+    sizes[0] += n - sizes.sum()
+    return unions(0, tuple(map(int, sizes)), spread(1, K, 3, 9), 64, 0.1)
+
+
+SETS: dict[str, Callable[[], Samples]] = {
+    **{name: partial(whole, name) for name in ("orl", "eyaleb", "coil100", "digits")},
+    "eyaleb-10": partial(classes, "eyaleb", 0, 10),
+    "eyaleb-20": partial(classes, "eyaleb", 15, 20),
+    "coil100-20": partial(classes, "coil100", 0, 20),
+    "mnist-5000": partial(mnist, 5_000),
+    "mnist-raw": partial(mnist, 10_000),
+    "mnist-images": partial(whole, "mnist"),
+    "mnist-scattering": partial(scattering, "mnist"),
+    "photographs": photographs,
+    **{f"unequal-{n}": partial(unequal, n) for n in (20_000, 100_000, 1_000_000)},
+}
+
+
+def load(names: Iterable[str]) -> Iterator[tuple[str, Samples]]:
+    """Each set with its name; one whose files are missing is left out with a line."""
+    for name in names:
+        if name not in SETS:
+            raise unknown_name("set", name, SETS)
+        try:
+            yield name, SETS[name]()
+        except InputError as error:
+            print(f"{name} is left out: {error}", flush=True)
