@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint format docs bench bench-gpu clean
+.PHONY: help demo test test-oldest test-newest lint format docs bench bench-gpu clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
-	@echo "make test    the test suite        make lint    ruff, mypy, imports, spelling, links"
+	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
+	@echo "make test-oldest, make test-newest    the tests with the oldest and newest dependencies"
 	@echo "make bench   measure again, on two cores, what is older than the code; make bench-gpu on CUDA"
 
 $(BIN)/python:
@@ -28,8 +29,20 @@ demo: $(VENV)/.run
 	$(BIN)/dcfsc fit digits -k 10 --out runs/digits --overwrite
 
 # a file's tests stay in one process, which makes what they share once
+TESTS := -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
+	OMP_NUM_THREADS=1 $(BIN)/python $(TESTS)
+
+# each in an environment of its own: the lower bounds of pyproject.toml, and what pip takes today
+.venv-%/.test: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	  $(patsubst %,-c %,$(wildcard constraints-$*.txt)) -e ".[test]"
+	@touch $@
+
+.PRECIOUS: .venv-%/.test
+test-oldest test-newest: test-%: .venv-%/.test
+	OMP_NUM_THREADS=1 .venv-$*/bin/python $(TESTS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -38,6 +51,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python docs/links.py
+	$(BIN)/python docs/example_types.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -57,4 +71,4 @@ bench-gpu: $(VENV)/.dev
 	$(BIN)/python benchmarks/freshness.py --measure cuda --only $(ONLY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples
+	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

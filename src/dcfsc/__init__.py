@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         plot_lambda_path,
         plot_spectrum,
     )
+    from .runs.prediction import load
     from .training.callbacks import TensorBoard
 
 _OTHERS = {
     "TensorBoard": ".training.callbacks",
+    "load": ".runs.prediction",
     "plot_affinity": ".report.plots",
     "plot_embedding": ".report.plots",
     "plot_history": ".report.plots",
@@ -51,6 +53,8 @@ _OTHERS = {
 _ROOMS = (
     "affinity",
     "datasets",
+    "distributed",
+    "errors",
     "estimators",
     "experiments",
     "features",
@@ -84,6 +88,7 @@ __all__ = [
     "ScatteringFeatures",
     "TensorBoard",
     "__version__",
+    "load",
     "plot_affinity",
     "plot_embedding",
     "plot_history",

@@ -22,9 +22,10 @@ def whole() -> ClosedFormSubspaceClustering:
 def test_the_graph_and_the_eigenvectors_are_shared(whole) -> None:
     four = whole.cut(4)
     assert four.affinity_matrix_ is whole.affinity_matrix_
-    assert np.shares_memory(four.embedding_.vectors, whole.embedding_.vectors)
-    assert four.embedding_.vectors.shape == (120, 8)
+    assert np.shares_memory(four.embedding_, whole.embedding_)
+    assert four.embedding_.shape == (120, 8)
     assert (four.n_clusters, whole.n_clusters) == (4, 8)
+    assert (four.n_clusters_, whole.n_clusters_) == (4, 8)
     assert set(four.labels_) == {0, 1, 2, 3}
     assert clustering_error(DATA.y, four.labels_) == 0.0
     assert whole.labels_.max() == 7

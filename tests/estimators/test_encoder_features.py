@@ -80,7 +80,7 @@ def test_arrays_of_any_layout_have_the_same_features():
     np.testing.assert_allclose(features(X[:, 0]), features(np.stack([X[:, 0]] * 3, 1)), atol=1e-6)
     with pytest.raises(InputError, match="7 channels"):
         features(np.zeros((5, 7, 8, 8)))
-    with pytest.raises(InputError, match="whether channels come first or last is not clear"):
+    with pytest.raises(InputError, match="not clear whether channels come first or last"):
         features(np.zeros((5, 3, 8, 3)))
 
 

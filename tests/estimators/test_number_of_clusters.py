@@ -129,4 +129,4 @@ def test_graphs_are_those_of_fit() -> None:
         8, random_state=0, device="cpu", representation="given"
     ).fit(X)
     assert dofs[-1] == pytest.approx(model.effective_dof_, rel=1e-6)
-    np.testing.assert_allclose(spectra[-1][:8], model.embedding_.values[:8], atol=1e-6)
+    np.testing.assert_allclose(spectra[-1][:8], model.eigenvalues_[:8], atol=1e-6)

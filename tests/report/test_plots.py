@@ -80,7 +80,7 @@ def test_spectrum_of_an_estimator_a_suggestion_and_values(model: Any) -> None:
     dcfsc.plot_spectrum(suggestion, ax=axes[1])
     dcfsc.plot_spectrum([1.0, 0.9, 0.2], n_clusters=2, ax=axes[2])
     shown = [axis.lines[0].get_ydata() for axis in axes]
-    np.testing.assert_allclose(shown[0][:3], model.embedding_.values[:3], atol=1e-3)
+    np.testing.assert_allclose(shown[0][:3], model.eigenvalues_[:3], atol=1e-3)
     assert len(shown[0]) == 13
     np.testing.assert_array_equal(shown[1], suggestion.eigenvalues)
     assert axes[2].lines[2].get_xdata()[0] == 2.5

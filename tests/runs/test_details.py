@@ -139,7 +139,7 @@ def test_view_keeps_clusters_apart_and_doubtful_samples_between() -> None:
     A[torn, labels == 3] = A[labels == 3, torn] = 0.75
     mass = run_details.cluster_mass(A, labels, 6)
     embedding = spectral.embed(A, 6, random_state=0)
-    view = run_details.plane_view(embedding, labels, mass)
+    view = run_details.plane_view(embedding.vectors, labels, mass)
     centre = np.array(
         [np.delete(view, torn, 0)[np.delete(labels, torn) == c].mean(0) for c in range(6)]
     )
@@ -153,7 +153,7 @@ def test_view_keeps_clusters_apart_and_doubtful_samples_between() -> None:
 def test_view_of_two_clusters_fills_the_plane() -> None:
     A, labels = random_graph(60, 2, 3)
     embedding = spectral.embed(A, 2, random_state=0)
-    view = run_details.plane_view(embedding, labels, run_details.cluster_mass(A, labels, 2))
+    view = run_details.plane_view(embedding.vectors, labels, run_details.cluster_mass(A, labels, 2))
     assert np.isfinite(view).all()
     assert (view.std(axis=0) > 0.01).all()
 
@@ -175,7 +175,7 @@ def test_details_of_dense_and_sparse_methods(estimator: Any, data: Dataset) -> N
     assert np.array_equal(details.labels, estimator.labels_)
     assert len(details.eigenvalues) == 13
     assert (np.diff(details.eigenvalues) <= 0).all()
-    np.testing.assert_allclose(details.eigenvalues[:3], estimator.embedding_.values[:3], atol=1e-3)
+    np.testing.assert_allclose(details.eigenvalues[:3], estimator.eigenvalues_[:3], atol=1e-3)
     assert details.blocks.shape == (120, 120)
     assert np.isfinite(details.view).all()
     assert not details.has_images
@@ -206,9 +206,9 @@ def test_connectivity_counts_what_the_spectral_step_saw(data: Dataset) -> None:
     estimator = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
     details = run_details.describe_details(estimator, Dataset("zero", X))
     isolated, pieces, aside = details.connectivity.tolist()
-    assert isolated == estimator.embedding_.isolated.sum() >= 1
-    assert pieces == estimator.embedding_.n_connected >= 2
-    assert aside == estimator.embedding_.set_aside.sum() >= 1
+    assert isolated == estimator._embedding.isolated.sum() >= 1
+    assert pieces == estimator._embedding.n_connected >= 2
+    assert aside == estimator._embedding.set_aside.sum() >= 1
     assert details.confidence[5] == pytest.approx(1 / 3)  # nothing is known of it
 
 
@@ -267,11 +267,11 @@ def test_large_runs_are_bounded() -> None:
     )
     estimator = SimpleNamespace(
         affinity_matrix_=A,
-        embedding_=embedding,
+        _embedding=embedding,
         labels_=labels,
         _memberships=spectral.certain(labels, k),
         assign="kmeans",
-        n_clusters=k,
+        n_clusters_=k,
         device="cpu",
         _ridge_features=lambda: None,
     )

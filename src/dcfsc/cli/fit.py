@@ -56,6 +56,7 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all.",
             show_default="closed-form; dcfsc if you set an option of the training",
         ),
@@ -66,7 +67,7 @@ def fit(
             metavar="DIR", help="Folder for the results.", show_default="runs/DATA-METHOD"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
@@ -95,6 +96,7 @@ def fit(
         int | None,
         typer.Option(
             min=0,
+            metavar="N",
             help="Training steps.",
             show_default="100; views: 1500, without a GPU 300; dsc: 300",
         ),
@@ -128,12 +130,15 @@ def fit(
     affinity: Annotated[
         str | None,
         typer.Option(
-            help="How coefficients become a graph.", show_default="topk; depends on the method"
+            metavar="NAME",
+            help="How coefficients become a graph.",
+            show_default="topk; depends on the method",
         ),
     ] = None,
     assign: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="How the embedding becomes labels.",
             show_default="filtered for closed-form; else kmeans",
         ),
@@ -152,6 +157,7 @@ def fit(
     network: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Architecture of the network. For views also residual, or head for features.",
             show_default="auto",
         ),
@@ -160,18 +166,22 @@ def fit(
         int | None,
         typer.Option(
             min=0,
+            metavar="N",
             help="Epochs of pre-training by reconstruction.",
             show_default="60; with --weights: 0",
         ),
     ] = None,
     learning_rate: Annotated[
         float | None,
-        typer.Option(help="Learning rate of Adam.", show_default="0.001; views: 0.003"),
+        typer.Option(
+            metavar="X", help="Learning rate of Adam.", show_default="0.001; views: 0.003"
+        ),
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
+            metavar="N",
             help="Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
             show_default="all; views: 512, without a GPU 256",

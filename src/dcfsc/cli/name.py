@@ -16,7 +16,7 @@ def name(
     run: RunArgument,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CLUSTER=NAME...", help="Names, as in 3=cats.", show_default=False),
+        typer.Argument(metavar="CLUSTER=NAME", help="Names, as in 3=cats.", show_default=False),
     ] = None,
     merge: Annotated[
         list[str] | None,

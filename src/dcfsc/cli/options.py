@@ -26,7 +26,10 @@ DataArgument = Annotated[
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(help="A column, array or file with labels. Used only to score the result."),
+    typer.Option(
+        metavar="NAME|FILE",
+        help="A column, array or file with labels. Used only to score the result.",
+    ),
 ]
 SizeOption = Annotated[
     str | None,
@@ -45,7 +48,7 @@ ColorOption = Annotated[
     ),
 ]
 SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+DeviceOption = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 ]

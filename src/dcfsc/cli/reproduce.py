@@ -24,7 +24,9 @@ def reproduce(
     methods: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these methods, separated by commas.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Number of seeds per cell.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of seeds per cell.")
+    ] = None,
     clusters: Annotated[
         str | None, typer.Option(metavar="K,K", help="Only these numbers of people (eyaleb).")
     ] = None,
@@ -39,7 +41,9 @@ def reproduce(
         bool, typer.Option("--dry-run", help="Print what would run and how long it took last time.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes; they share the GPU.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of processes; they share the GPU.")
+    ] = 1,
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Compute only part I of N, counted from 0.")
     ] = "0/1",

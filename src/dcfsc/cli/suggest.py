@@ -29,7 +29,10 @@ def suggest_k(
         typer.Option(metavar="M", help="Largest K to consider.", show_default="50, or N/5"),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="closed-form (samples) or dcfsc (latents of an auto-encoder).")
+        str,
+        typer.Option(
+            metavar="NAME", help="closed-form (samples) or dcfsc (latents of an auto-encoder)."
+        ),
     ] = "closed-form",
     features: Annotated[
         str | None,
@@ -41,7 +44,7 @@ def suggest_k(
     weights: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Weights of the auto-encoder.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
     color: ColorOption = None,

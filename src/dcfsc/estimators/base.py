@@ -47,6 +47,11 @@ class Estimator(BaseEstimator):
 def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.pop("sample_weight", None) is not None:
+            raise InputError(
+                f"{type(self).__name__} does not support sample_weight: every sample counts once. "
+                "Leave out the samples that should not count."
+            )
         earlier = vars(self).get(HISTORY)
         try:
             return fit(self, *args, **kwargs)
@@ -71,17 +76,21 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     dataclass: its fields are the parameters, which scikit-learn wants stored as they are given.
     """
 
-    n_clusters: int
+    n_clusters: Any
     affinity: Any
     assign: str
     device: Any
     random_state: Any
 
+    n_clusters_: int
     labels_: np.ndarray
+    embedding_: np.ndarray
+    eigenvalues_: np.ndarray
     confidence_: np.ndarray
     next_best_: np.ndarray
     sample_shape_: tuple[int, ...]
     _operator: Operator | None
+    _embedding: spectral.Embedding
 
     def _affinity(self) -> Any:
         """The affinity, by name or as an object."""
@@ -112,7 +121,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             assign_device=spectral.place_for_rows(operator.device),
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
-        self.embedding_ = result.embedding
+        self._set_embedding(result.embedding)
         groups = groups_of_equal_samples(X, n_clusters)
         self.labels_ = result.labels if groups is None else groups
         self._set_memberships(
@@ -132,20 +141,21 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         check_is_fitted(self)
         if "embedding_" not in vars(self):
             raise InputError("a loaded model cannot be cut, because it has no embedding_.")
-        K = check_n_clusters(n_clusters, int(self.n_clusters))
+        K = check_n_clusters(n_clusters, self.n_clusters_)
         model = copy.copy(self)
         model.set_params(n_clusters=K)
+        model.n_clusters_ = K
         if self.labels_.max() < K:
             model._set_memberships(spectral.certain(self.labels_, K))
             return model
         kept = spectral.default_components(self.assign, K, len(self.labels_))
-        model.embedding_ = replace(
-            self.embedding_,
-            vectors=self.embedding_.vectors[:, :kept],
-            values=self.embedding_.values[:kept],
+        model._set_embedding(
+            replace(
+                self._embedding, vectors=self.embedding_[:, :kept], values=self.eigenvalues_[:kept]
+            )
         )
         model.labels_ = spectral.assign(
-            model.embedding_,
+            model._embedding,
             K,
             method=self.assign,
             random_state=check_random_state(self.random_state),
@@ -153,10 +163,23 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         )
         model._set_memberships(
             spectral.memberships(
-                model.embedding_, model.labels_, K, self.affinity_matrix_, self.assign
+                model._embedding, model.labels_, K, self.affinity_matrix_, self.assign
             )
         )
         return model
+
+    def _set_embedding(self, embedding: spectral.Embedding) -> None:
+        self._embedding = embedding
+        self.embedding_, self.eigenvalues_ = embedding.vectors, embedding.values
+
+    @property
+    def score(self) -> Any:
+        """Only for estimators that label new samples."""
+        raise AttributeError(
+            f"{type(self).__name__} labels only the samples it was fitted on, so it has no score; "
+            "compare labels_ with known classes by sklearn.metrics.adjusted_rand_score, or use "
+            "ClosedFormSubspaceClustering or DCFSC."
+        )
 
     def _set_memberships(self, memberships: spectral.Memberships) -> None:
         self._memberships = memberships

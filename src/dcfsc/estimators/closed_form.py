@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -23,10 +23,11 @@ from dcfsc.self_expression.solve import check_form
 from dcfsc.stages import stage
 
 from .base import SubspaceClusterer
+from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import as_float, check_array, check_lam, check_n_clusters
+from .validation import as_float, check_array, check_lam
 
 
 @dataclass(eq=False, repr=False)
@@ -45,8 +46,8 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int
-        Number of clusters K.
+    n_clusters : int or "auto"
+        Number of clusters K; "auto" is the first candidate of :func:`dcfsc.suggest_k`.
     lam : float or "auto"
         Ridge parameter, or the one at which the effective degrees of freedom tr H are
         ``n_clusters * subspace_dim``.
@@ -87,6 +88,8 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     Attributes
     ----------
     labels_ : ndarray (N,)
+    n_clusters_ : int
+        The number of clusters K that was used.
     confidence_, next_best_ : ndarray (N,)
         The probability of each sample's own cluster, and the likeliest of the others.
     representation_ : str
@@ -99,7 +102,10 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         The ridge parameter and tr H; None for a representation without a ridge.
     leverage_ : ndarray (N,) or None
     affinity_matrix_ : ndarray or sparse array (N, N)
-    embedding_ : dcfsc.spectral.Embedding
+    embedding_ : ndarray (N, k)
+        The spectral embedding: the k leading eigenvectors of the normalised affinity as columns.
+    eigenvalues_ : ndarray (k,)
+        Their eigenvalues, descending.
 
     Examples
     --------
@@ -110,7 +116,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     (200,)
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     lam: float | str = "auto"
     subspace_dim: float | None = None
@@ -127,7 +133,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
-        n_clusters = check_n_clusters(self.n_clusters, distributed.total_count(X.shape[0]))
+        n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
         check_form(self.form)
         self.working_shape_ = self._working_shape()
@@ -207,7 +213,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         device = resolve_device(self.device)
         self.labels_ = tensors["labels"].numpy()
-        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
+        self._set_memberships(restored_memberships(tensors, self.n_clusters_))
         self.sample_shape_ = tuple(values["sample_shape"])
         self.working_shape_ = tuple(values.get("working_shape", values["sample_shape"]))
         self.n_features_in_ = int(values["n_features_in"])
@@ -215,7 +221,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         prefix = "representation."
         self._representation = restore(
             str(values["representation"]),
-            self._setting(int(self.n_clusters), check_lam(self.lam)),
+            self._setting(self.n_clusters_, check_lam(self.lam)),
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)},
             values["representation_values"],
             device,

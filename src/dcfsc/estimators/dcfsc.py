@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,10 +27,11 @@ from dcfsc.training import (
 
 from .base import SubspaceClusterer
 from .deep import LEARNING_RATE, identity
+from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import check_array, check_at_least, check_lam, check_n_clusters, local_generator
+from .validation import check_array, check_at_least, check_lam, local_generator
 from .views import ViewEstimator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
@@ -59,8 +60,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int
-        Number of clusters K.
+    n_clusters : int or "auto"
+        Number of clusters K; "auto" is the first candidate of :func:`dcfsc.suggest_k`.
     lam : float or "auto"
         Ridge parameter of the layer in absolute units, as in the paper, or a share of the latents'
         energy such that the effective degrees of freedom are ``n_clusters * subspace_dim``.
@@ -123,6 +124,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     Attributes
     ----------
     labels_, confidence_, next_best_ : ndarray (N,)
+    n_clusters_ : int
     network_ : the trained auto-encoder or encoder
     view_strengths_, view_consistency_ : dict
         With views: the strength of each change, and how often it left samples in their clusters.
@@ -131,10 +133,11 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
     lam_, effective_dof_ : float; None where views end in a representation without a ridge
-    leverage_, affinity_matrix_, embedding_ : as in :class:`ClosedFormSubspaceClustering`
+    leverage_, affinity_matrix_, embedding_, eigenvalues_
+        As in :class:`ClosedFormSubspaceClustering`.
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     lam: float | str = "auto"
     subspace_dim: float | None = None
@@ -167,7 +170,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
-        n_clusters = check_n_clusters(self.n_clusters, distributed.total_count(X.shape[0]))
+        n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
         fixed = check_lam(self.lam)
         if self.batch_size is not None:
@@ -271,7 +274,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
         self.labels_ = tensors["labels"].numpy()
-        self._set_memberships(restored_memberships(tensors, int(self.n_clusters)))
+        self._set_memberships(restored_memberships(tensors, self.n_clusters_))
         if not self._has_views():
             self.lam_ = float(values["lam"])
             self._set_latents(tensors["latents"].to(resolve_device(self.device)))

@@ -50,7 +50,7 @@ def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
         warnings.simplefilter("ignore", RuntimeWarning)  # a picture needs no tight residual
         wider = spectral.embed(
             A,
-            min(int(estimator.n_clusters) + extra, A.shape[0]),
+            min(estimator.n_clusters_ + extra, A.shape[0]),
             random_state=0,
             tol=1e-4,
             device=spectral.place_for(A, resolve_device(estimator.device)),

@@ -16,7 +16,8 @@ from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, trai
 
 from .base import SubspaceClusterer
 from .deep import NetworkEstimator
-from .validation import check_array, check_n_clusters, local_generator
+from .number_of_clusters import number_for
+from .validation import check_array, local_generator
 
 
 @dataclass(eq=False, repr=False)
@@ -34,7 +35,7 @@ class DSC(NetworkEstimator, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     norm : "l2" or "l1"
     coefficient_weight, self_expression_weight, reconstruction_weight : float
         a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255:
@@ -51,11 +52,12 @@ verbose, callbacks
     Attributes
     ----------
     labels_, confidence_, next_best_ : ndarray (N,)
+    n_clusters_ : int
     coefficients_ : the trained C
-    network_, history_, latents_, affinity_matrix_, embedding_ : as in :class:`DCFSC`
+    network_, history_, latents_, affinity_matrix_, embedding_, eigenvalues_ : as in :class:`DCFSC`
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     norm: Literal["l1", "l2"] = "l2"
     coefficient_weight: float = 1.0
@@ -81,7 +83,7 @@ verbose, callbacks
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=2)
         n = X.shape[0]
-        n_clusters = check_n_clusters(self.n_clusters, n)
+        n_clusters = self.n_clusters_ = number_for(self, X)
         if self.norm not in ("l1", "l2"):
             raise unknown_name("norm", self.norm, ("l1", "l2"))
         device = resolve_device(self.device)

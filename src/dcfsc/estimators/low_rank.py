@@ -26,7 +26,7 @@ class LRR(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     lam : float
         Price of the errors, in units of one over the data's scale (the authors: 0.18).
     norm : "l21" (wrong samples) or "l1" (wrong entries)
@@ -36,11 +36,11 @@ class LRR(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     lam: float = 0.18
     norm: Literal["l21", "l1"] = "l21"
@@ -72,7 +72,7 @@ class LRSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     tau, alpha : float or None
         None is 100 / |Z|_2^2 and tau / 2, free of the data's scale; ``alpha=inf`` fixes A = Z.
     scale, affinity, assign, device, random_state
@@ -80,11 +80,11 @@ class LRSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     tau: float | None = None
     alpha: float | None = None
@@ -113,7 +113,7 @@ class EDSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     l1, l2 : float, float or None
         Prices of noise and of outliers for rows divided by the largest magnitude; None is l1 / 2.
         The authors use 0.06 and 0.01 for faces. Use larger values for data with fewer features,
@@ -124,11 +124,11 @@ class EDSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     l1: float = 100.0
     l2: float | None = None
@@ -161,7 +161,7 @@ class LSR(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     lam : float
         The ridge, for rows of unit length (the authors: 0.004 for faces, 0.0048 for motion).
     scale, affinity, assign, device, random_state
@@ -169,10 +169,11 @@ class LSR(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
+residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     lam: float = 0.004
     scale: str = "unit"
@@ -201,7 +202,7 @@ class ADSSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     eta1, eta2, eta3 : float
         For rows of unit length. The smaller eta2, the sparser the affinity; eta3 may be zero. The
         defaults were chosen with the labels of thirty objects of COIL-100, by scattering features.
@@ -212,10 +213,11 @@ class ADSSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
+residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     eta1: float = 0.1
     eta2: float = 0.05
@@ -256,7 +258,7 @@ class JDSSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     eta1, eta2, eta3 : float
         For rows of unit length; eta3 may be zero.
     tol, max_iter : float, int
@@ -266,12 +268,12 @@ class JDSSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, n_clusters_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, residual_
     coefficients_
         The doubly stochastic A.
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     eta1: float = 0.01
     eta2: float = 0.2

@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import spectral
+from dcfsc import distributed, spectral
 from dcfsc.datasets import Streamed
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import resolve_device
@@ -40,7 +40,7 @@ from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values, t
 from dcfsc.stages import stage
 
 from .deep import AutoencoderFeatures
-from .validation import as_float, check_array
+from .validation import as_float, check_array, check_n_clusters
 
 METHODS = ("closed-form", "dcfsc")
 GRAPHS = 9
@@ -190,6 +190,26 @@ def suggest_k(
     m = SUBSPACE_DIM if subspace_dim is None else subspace_dim
     dofs, spectra = _spectra(Z, largest, m, affinity, seed)
     return _ranked(spectra, dofs, m, len(X), method)
+
+
+def number_for(estimator: Any, X: Any) -> int:
+    """The estimator's number of clusters for X, checked; "auto" is that of :func:`suggest_k`."""
+    n_clusters = estimator.n_clusters
+    if not isinstance(n_clusters, str):
+        return check_n_clusters(n_clusters, distributed.total_count(X.shape[0]))
+    if n_clusters != "auto":
+        raise InputError(f'n_clusters must be a whole number or "auto"; got {n_clusters!r}.')
+    if distributed.active():
+        raise InputError('n_clusters="auto" needs all samples in one process; give a number.')
+    try:
+        return suggest_k(
+            X,
+            subspace_dim=getattr(estimator, "subspace_dim", None),
+            device=estimator.device,
+            random_state=estimator.random_state,
+        ).k
+    except InputError as error:
+        raise InputError(f'n_clusters="auto" finds no number of clusters: {error}') from error
 
 
 def slopes(values: np.ndarray, floor: float = FLOOR) -> np.ndarray:

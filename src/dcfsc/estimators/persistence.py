@@ -48,6 +48,8 @@ class Persistent:
         """Write the fitted model to ``path`` (one file, atomically)."""
         check_is_fitted(self)
         tensors, values = self._state()
+        if hasattr(self, "n_clusters_"):
+            values = {**values, "n_clusters": int(self.n_clusters_)}
         params = {
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
@@ -78,6 +80,9 @@ class Persistent:
             model = cls(**params)
             if device is not None:
                 model.set_params(device=device)  # type: ignore[attr-defined]
+            if "labels" in tensors:
+                own: Any = model
+                own.n_clusters_ = header["values"].get("n_clusters", params["n_clusters"])
             check_labels(model, tensors)
             check_network(header["values"], tensors)
             model._restore(tensors, header["values"])
@@ -136,7 +141,7 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
             raise InputError(f"{name} has NaN or infinity; fit and save it again.")
     if "labels" not in tensors:
         return
-    labels, n_clusters = tensors["labels"], model.n_clusters
+    labels, n_clusters = tensors["labels"], model.n_clusters_
     if labels.ndim != 1 or labels.dtype not in (torch.int32, torch.int64) or not len(labels):
         raise InputError("its labels are not whole numbers, one for each sample.")
     check_n_clusters(n_clusters, len(labels))

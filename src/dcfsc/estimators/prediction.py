@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from dcfsc.errors import InputError
@@ -20,7 +22,7 @@ CLUSTERS, PROBABILITIES = "membership_clusters", "membership_probabilities"  # i
 class Predictor:
     """The methods ``predict`` and ``predict_proba`` of the estimators that label unseen samples."""
 
-    n_clusters: int
+    n_clusters_: int
     n_neighbors: int
     labels_: np.ndarray
     _memberships: Memberships
@@ -33,7 +35,7 @@ class Predictor:
         """Labels (n,) of unseen samples, by the mass of their codes over the training set."""
         operator, z = self._unseen(X)
         k = max(1, int(self.n_neighbors))
-        return vote(operator, self.labels_, int(self.n_clusters), z, k)
+        return vote(operator, self.labels_, self.n_clusters_, z, k)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every cluster, (n, n_clusters), for unseen samples.
@@ -44,6 +46,18 @@ class Predictor:
         operator, z = self._unseen(X)
         k = max(1, int(self.n_neighbors))
         return probabilities(operator, self.labels_, self._memberships, z, k)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The adjusted Rand index of ``predict(X)``; 1 is the best, 0 is chance.
+
+        With labels y (n,) it compares the prediction with them. Without, it fits a copy of the
+        model to X and compares the two partitions: the score says whether the clusters are found
+        again in other samples, not whether they are the ones you want.
+        """
+        labels = self.predict(X)
+        if y is None:
+            y = clone(self).set_params(n_clusters=self.n_clusters_).fit_predict(X)
+        return float(adjusted_rand_score(y, labels))
 
     def votes(self, X: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
         """Votes (n, n_groups) for unseen samples, of training samples in other groups (N,)."""

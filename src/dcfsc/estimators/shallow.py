@@ -18,7 +18,8 @@ from dcfsc.neighbours import unit_rows
 from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
 
 from .base import SubspaceClusterer
-from .validation import as_float, check_array, check_n_clusters
+from .number_of_clusters import number_for
+from .validation import as_float, check_array
 
 SCALES = ("none", "unit", "max")
 
@@ -87,7 +88,7 @@ class ShallowClusterer(SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=2)
-        n_clusters = check_n_clusters(self.n_clusters, X.shape[0])
+        n_clusters = self.n_clusters_ = number_for(self, X)
         random_state = check_random_state(self.random_state)
         device = resolve_device(self.device)
         n, d = X.shape[0], int(np.prod(X.shape[1:]))

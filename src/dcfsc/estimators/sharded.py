@@ -5,8 +5,8 @@ the order of the ranks. What is quadratic in the samples, the search for neighbo
 so are the products of a large graph's eigenproblem. The first process puts the graph together and
 decides; the others do what it asks for. Afterwards ``labels_``, ``leverage_`` and ``latents_`` are
 those of a process's own samples, as are ``confidence_`` and ``next_best_``, and the first one also
-has ``all_labels_``, ``affinity_matrix_`` and ``embedding_``. :func:`gather` makes a whole model of
-it there.
+has ``all_labels_``, ``affinity_matrix_``, ``embedding_`` and ``eigenvalues_``. :func:`gather` makes
+a whole model of it there.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _lead(
         distributed.tell(_PRODUCTS, 0)
         result = shared_spectral.cluster(matrix, n_clusters, **options)
     estimator.affinity_matrix_ = matrix
-    estimator.embedding_ = result.embedding
+    estimator._set_embedding(result.embedding)
     return result
 
 

@@ -26,7 +26,7 @@ class SSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     alpha : float
         The authors' one parameter, free of the data's scale (20 for faces, 800 for motion).
     outliers, affine : bool
@@ -38,11 +38,11 @@ class SSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     alpha: float = 20.0
     outliers: bool = True
@@ -80,7 +80,7 @@ class KernelSSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     kernel : "polynomial", "rbf" or "linear"
     degree, coef0, gamma : the kernel's, (gamma z'z + coef0)^degree and exp(-gamma |z - z'|^2)
     alpha, affine, tol, max_iter, scale, affinity, assign, device, random_state
@@ -88,11 +88,11 @@ class KernelSSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     kernel: Literal["linear", "polynomial", "rbf"] = "polynomial"
     degree: int = 2
@@ -135,7 +135,7 @@ class SSCOMP(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     n_nonzero : int
         The largest number k of coefficients per sample.
     tol : float
@@ -145,11 +145,11 @@ class SSCOMP(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, n_iter_, \
-residual_
+    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
+eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     n_nonzero: int = 5
     tol: float = 1e-6
@@ -181,7 +181,7 @@ class EnSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
     l1_ratio : float
         r, between 0 and 1; near 1 codes are sparse.
     alpha : float
@@ -194,10 +194,11 @@ class EnSC(ShallowClusterer):
 
     Attributes
     ----------
-    labels_, coefficients_, affinity_matrix_, embedding_, n_iter_, residual_
+    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
+residual_
     """
 
-    n_clusters: int = 8
+    n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     l1_ratio: float = 0.95
     alpha: float = 50.0

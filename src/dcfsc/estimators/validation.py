@@ -39,6 +39,8 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             X = X.detach().cpu().numpy()
         if sp.issparse(X):
             X = _dense(estimator, X)
+        if hasattr(X, "collect") and not hasattr(X, "__array__"):
+            raise InputError(f"X is a {type(X).__name__}, not yet computed; give X.collect().")
         integer_images = isinstance(X, np.ndarray) and X.dtype == np.uint8
         try:
             if isinstance(X, np.ndarray) and X.ndim < 2:
@@ -51,7 +53,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
                 X,
                 reset=reset,
                 allow_nd=True,
-                dtype=np.uint8 if integer_images else (np.float64, np.float32),
+                dtype=np.uint8 if integer_images else _kinds(X),
                 order="C",
                 ensure_min_samples=least_samples,
             )
@@ -71,6 +73,12 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def _kinds(X: Any) -> Any:
+    """The types that X may keep; scikit-learn would make float64 of a float32 polars frame."""
+    single = hasattr(X, "to_numpy") and hasattr(X, "schema") and X[:0].to_numpy().dtype == "float32"
+    return np.float32 if single else (np.float64, np.float32)
 
 
 def _dense(estimator: Any, X: Any) -> np.ndarray:

@@ -55,6 +55,8 @@ CLUSTERING = (
     "coefficients_",
     "affinity_matrix_",
     "embedding_",
+    "eigenvalues_",
+    "_embedding",
     "confidence_",
     "next_best_",
     "_memberships",
@@ -66,7 +68,7 @@ CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 class ViewEstimator(NetworkEstimator):
     """What ``training="views"`` adds to :class:`DCFSC`, whose parameters it reads."""
 
-    n_clusters: int
+    n_clusters_: int
     lam: float | str
     subspace_dim: float | None
     training: str | None
@@ -253,7 +255,8 @@ class ViewEstimator(NetworkEstimator):
             return
         self.view_strengths_, self.view_consistency_ = values["views"]
         self.latents_ = tensors["latents"].numpy()
-        self._closed_form = self._closed_form_of(int(self.n_clusters), None)
+        self._closed_form = self._closed_form_of(self.n_clusters_, None)
+        self._closed_form.n_clusters_ = self.n_clusters_
         parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own
         self._closed_form._restore(parts, values["closed_form"])
         self._take(self._closed_form)

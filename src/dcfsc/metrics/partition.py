@@ -17,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from dcfsc.errors import InputError
 
 
-def confusion(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
+def confusion(y_true: ArrayLike | None, y_pred: ArrayLike) -> np.ndarray:
     """M (classes x clusters) int64: M_ab points of class a lie in cluster b, both in sorted order
     of their labels. The two partitions may have different numbers of parts."""
     (classes, true), (clusters, pred) = _coded(y_true, y_pred)
@@ -25,39 +25,39 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
     return flat.reshape(len(classes), len(clusters))
 
 
-def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+def accuracy(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
     """Share in [0, 1] of points that the best one-to-one matching of clusters to classes gets
     right. With more clusters than classes, the points of unmatched clusters all count as wrong."""
     right, total = _matched(y_true, y_pred)
     return float(right / total)
 
 
-def clustering_error(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+def clustering_error(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
     """100 (1 - accuracy): points that no matching of clusters to classes gets right, in percent."""
     right, total = _matched(y_true, y_pred)
     # Counting the wrong points keeps a perfect partition at exactly 0.
     return float(100.0 * (total - right) / total)
 
 
-def _matched(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[int, int]:
+def _matched(y_true: ArrayLike | None, y_pred: ArrayLike) -> tuple[int, int]:
     """How many points the best matching gets right, and how many there are."""
     M = confusion(y_true, y_pred)
     return M[linear_sum_assignment(M, maximize=True)].sum(), M.sum()
 
 
-def nmi(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+def nmi(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
     """Normalised mutual information 2 I(true; pred) / (H(true) + H(pred)), in [0, 1]."""
     (_, true), (_, pred) = _coded(y_true, y_pred)
     return float(normalized_mutual_info_score(true, pred, average_method="arithmetic"))
 
 
-def ari(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+def ari(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
     """Rand index adjusted for chance: 1 for equal partitions, 0 expected at random."""
     (_, true), (_, pred) = _coded(y_true, y_pred)
     return float(adjusted_rand_score(true, pred))
 
 
-def best_map(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
+def best_map(y_true: ArrayLike | None, y_pred: ArrayLike) -> np.ndarray:
     """``y_pred`` (N,) with every cluster renamed to the class that the best matching gives it.
 
     A cluster without a partner (more clusters than classes) gets a name that no class has: the
@@ -74,7 +74,7 @@ def best_map(y_true: ArrayLike, y_pred: ArrayLike) -> np.ndarray:
     return np.asarray(names)[pred]
 
 
-def score(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, float]:
+def score(y_true: ArrayLike | None, y_pred: ArrayLike) -> dict[str, float]:
     """Every score of a partition: ``error`` (percent), ``accuracy``, ``nmi``, ``ari``, and
     ``n_clusters``, the number of clusters in ``y_pred``."""
     return {
@@ -94,8 +94,10 @@ def _spare_names(classes: np.ndarray, count: int) -> list[Any]:
     return [name for name in names if name not in taken][:count]
 
 
-def label_codes(y: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
+def label_codes(y: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The sorted distinct labels and, for each point, the index of its label among them."""
+    if y is None:
+        raise InputError(f"{name} is None: these samples have no labels.")
     try:
         labels = np.asarray(y)
     except ValueError:
@@ -114,7 +116,7 @@ def label_codes(y: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _coded(
-    y_true: ArrayLike, y_pred: ArrayLike
+    y_true: ArrayLike | None, y_pred: ArrayLike
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     true, pred = label_codes(y_true, "y_true"), label_codes(y_pred, "y_pred")
     if len(true[1]) != len(pred[1]):

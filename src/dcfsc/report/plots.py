@@ -69,7 +69,7 @@ def plot_spectrum(estimator_or_values: Any, n_clusters: int | None = None, ax: A
     subject = estimator_or_values
     if hasattr(subject, "spectrum"):
         values = np.asarray(subject.spectrum())
-        asked = getattr(subject, "n_clusters", None)
+        asked = getattr(subject, "n_clusters_", None)
     elif hasattr(subject, "eigenvalues"):
         values, asked = np.asarray(subject.eigenvalues), subject.k
     else:
@@ -134,7 +134,7 @@ def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
             )
     A, own = estimator.affinity_matrix_, np.asarray(estimator.labels_)
     A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
-    view = plane_view(estimator.embedding_, own, cluster_mass(A, own, int(estimator.n_clusters)))
+    view = plane_view(estimator.embedding_, own, cluster_mass(A, own, estimator.n_clusters_))
     found = own if labels is None else _codes(labels, len(own))
     names = found if labels is None else np.asarray(labels)
     ax = _axes(ax)

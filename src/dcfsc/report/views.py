@@ -38,8 +38,8 @@ def block_means(A: Any, order: np.ndarray) -> np.ndarray:
     return (sums / np.outer(counts, counts)).astype(np.float32)
 
 
-def plane_view(embedding: Any, labels: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """A view (N, 2) of the spectral embedding with the clusters around a circle.
+def plane_view(vectors: np.ndarray, labels: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """A view (N, 2) of the spectral embedding (N, k) with the clusters around a circle.
 
     K clusters sit near the corners of a simplex in K dimensions, which no two principal
     components show. So the unit rows R (N, K) are given memberships B = R W by ridge regression
@@ -53,8 +53,8 @@ def plane_view(embedding: Any, labels: np.ndarray, mass: np.ndarray) -> np.ndarr
     free: it shows the leading eigenvector, which grows with the degree.
     """
     n, K = mass.shape
-    norm = np.linalg.norm(embedding.vectors, axis=1, keepdims=True)
-    R = embedding.vectors / np.where(norm > 0, norm, 1.0)
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    R = vectors / np.where(norm > 0, norm, 1.0)
     angle = np.empty(K)
     angle[_circular_order(mass, labels)] = 2.0 * np.pi * np.arange(K) / K
     places = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -66,7 +66,7 @@ def plane_view(embedding: Any, labels: np.ndarray, mass: np.ndarray) -> np.ndarr
     # unit rows have memberships of sum 1 to sqrt(K); the bound only holds for stray ones
     view = B @ places / np.maximum(B.sum(axis=1, keepdims=True), 0.5)
     if K == 2:
-        first = embedding.vectors[:, 0]
+        first = vectors[:, 0]
         view[:, 1] = np.clip((first - first.mean()) / max(3.0 * first.std(), 1e-30), -1.0, 1.0)
     return view
 

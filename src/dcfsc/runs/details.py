@@ -33,9 +33,9 @@ PROFILE_FEATURES, PROFILE_ROWS = 1_000, 10_000
 
 def describe_details(estimator: Any, data: Dataset) -> Details:
     """The details of an estimator that was fitted on ``data``; labels only tell mistakes."""
-    A, embedding = estimator.affinity_matrix_, estimator.embedding_
+    A, embedding = estimator.affinity_matrix_, estimator._embedding
     A = A.tocsr() if sp.issparse(A) else A
-    labels, K = np.asarray(estimator.labels_), int(estimator.n_clusters)
+    labels, K = np.asarray(estimator.labels_), estimator.n_clusters_
     mass = cluster_mass(A, labels, K)
     memberships = estimator._memberships
     certainty = memberships.confidence
@@ -65,7 +65,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         blocks=block_means(A, np.lexsort((-certainty, labels))),
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
-        view=plane_view(embedding, labels, mass).astype(np.float32),
+        view=plane_view(embedding.vectors, labels, mass).astype(np.float32),
         neighbours=neighbours,
         neighbour_weights=weights,
         shown=shown,

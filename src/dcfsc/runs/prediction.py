@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import make_pipeline
 
 from dcfsc.datasets import Dataset, check_finite
 from dcfsc.errors import InputError
@@ -16,7 +17,7 @@ from dcfsc.machine import resolve_device
 from dcfsc.report import read_details
 
 from .edits import Edits, read_edits
-from .folder import read_run
+from .folder import Run, read_run
 from .life import DETAILS, FEATURES, MODEL, PREDICTIONS, reserved, write_errors
 from .tables import Columns, certainty_columns, no_formula, write_labels
 
@@ -30,12 +31,7 @@ def predict_run(
     ``out`` is the file to write, by default ``predictions.csv`` in the run's folder.
     """
     saved = read_run(run)
-    if not saved.record["model"]:
-        raise InputError(
-            f"the method {saved.record['method']!r} of the run {run} labels only the samples it "
-            "was fitted on; fit the new samples, or use a method with a model, such as "
-            "closed-form or dcfsc."
-        )
+    _check_model(saved)
     check_finite(data.X, data.name)
     resolve_device(device)
     target = Path(out) if out is not None else saved.folder / PREDICTIONS
@@ -43,10 +39,7 @@ def predict_run(
         raise InputError(f"{target} is a folder; give the name of a .csv file.")
     edits = read_edits(saved)
     parts = read_details(saved.folder / DETAILS).parts if edits.has_splits else None
-    model = load_model(saved.folder / MODEL, device=device)
-    transformer = None
-    if saved.record.get("features"):
-        transformer = load_model(saved.folder / FEATURES, device=device)
+    transformer, model = _models(saved, device)
     with reserved(target.parent):
         X = data.X
         if transformer is not None:
@@ -58,6 +51,53 @@ def predict_run(
         with write_errors(target), atomic_path(target) as part:
             write_labels(part, data, labels, more)
     return labels
+
+
+def load(path: str | os.PathLike[str], device: Any = None) -> Any:
+    """Load a fitted estimator: the file that ``save`` wrote, or the folder of a run.
+
+    If the run computed features first, the result is a scikit-learn pipeline of the transformer and
+    the clustering. Names, merges and splits of clusters (``dcfsc name``) are not part of the model.
+
+    Parameters
+    ----------
+    path : file or folder
+    device : "auto", "cpu", "cuda", ... or None
+        None is the device in the saved parameters.
+
+    Examples
+    --------
+    >>> from dcfsc import ClosedFormSubspaceClustering, load
+    >>> from dcfsc.datasets import synthetic
+    >>> X = synthetic(n_samples=90, n_clusters=3, random_state=0).X
+    >>> model = ClosedFormSubspaceClustering(3, random_state=0).fit(X)
+    >>> model.save("model.safetensors")
+    >>> load("model.safetensors").predict(X[:5]).shape
+    (5,)
+    """
+    if not Path(path).is_dir():
+        return load_model(path, device=device)
+    saved = read_run(path)
+    _check_model(saved)
+    transformer, model = _models(saved, device)
+    return model if transformer is None else make_pipeline(transformer, model)
+
+
+def _check_model(saved: Run) -> None:
+    if not saved.record["model"]:
+        raise InputError(
+            f"the method {saved.record['method']!r} of the run {saved.folder} labels only the "
+            "samples it was fitted on; fit the new samples, or use a method with a model, such as "
+            "closed-form or dcfsc."
+        )
+
+
+def _models(saved: Run, device: Any) -> tuple[Any, Any]:
+    """A run's transformer, None where it has none, and its estimator."""
+    model = load_model(saved.folder / MODEL, device=device)
+    if not saved.record.get("features"):
+        return None, model
+    return load_model(saved.folder / FEATURES, device=device), model
 
 
 def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.ndarray:
@@ -76,7 +116,7 @@ def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.
 
 def _second_shares(model: Any, X: Any, parts: np.ndarray | None) -> np.ndarray:
     """The share (n, K) of the votes for each cluster that its second half has."""
-    K = int(model.n_clusters)
+    K = model.n_clusters_
     if parts is None:
         return np.zeros((len(X), K))
     votes = model.votes(X, parts.astype(np.int64), 2 * K).reshape(-1, K, 2)

@@ -124,7 +124,7 @@ def _identity(record: dict[str, Any]) -> dict[str, Any]:
 
 def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     """What came out of a run."""
-    sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters)
+    sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters_)
     fitted = vars(estimator)
     result = {
         **{name: fitted.get(name) for name in CHOSEN},

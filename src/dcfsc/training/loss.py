@@ -21,7 +21,8 @@ class Pass:
 class LossTerm(Protocol):
     """A scalar to be added to the reconstruction error; ``name`` is its column in the history."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def __call__(self, state: Pass) -> Tensor: ...
 

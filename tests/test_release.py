@@ -1,0 +1,48 @@
+"""What the files of a release say agrees: versions, and the oldest dependencies."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from dcfsc import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = ("encoders", "heic", "parquet", "plots", "tensorboard", "test")
+
+
+def claimed() -> dict[str, Version]:
+    """The lower bound of each dependency, with those of the extras that the tests install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    lines = [*project["dependencies"], *(line for name in EXTRAS for line in optional[name])]
+    bounds = {}
+    for requirement in map(Requirement, lines):
+        if requirement.name != "dcfsc":
+            (bound,) = requirement.specifier
+            assert bound.operator == ">=", f"{requirement} has no lower bound"
+            bounds[canonicalize_name(requirement.name)] = Version(bound.version)
+    return bounds
+
+
+def test_constraints_are_the_lower_bounds() -> None:
+    text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
+    pinned = [Requirement(line) for line in text.splitlines() if not line.startswith("#")]
+    tested = {canonicalize_name(r.name): Version(str(r.specifier)[2:]) for r in pinned}
+    assert tested == claimed()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (version,) = re.findall(r"^version: (.+)$", citation, re.MULTILINE)
+    (date,) = re.findall(r'^date-released: "(.+)"$', citation, re.MULTILINE)
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (.+) \((.+)\)$", changelog, re.MULTILINE)
+    assert newest is not None
+    assert (newest[1], newest[2]) == (version, date)
+    assert version == __version__
