@@ -62,7 +62,7 @@ def test_a_model_of_a_share_neither_predicts_nor_is_saved(
         (ClosedFormSubspaceClustering(3, form="samples"), "use 'features'"),
         (DCFSC(3, affinity="symmetric"), "all samples in one process"),
         (SSCOMP(3), "SSCOMP needs all samples in one process"),
-        (ClosedFormSubspaceClustering(61), "more than the n_samples=60"),
+        (ClosedFormSubspaceClustering(61), "more than n_samples=60"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(
