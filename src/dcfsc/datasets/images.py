@@ -176,7 +176,9 @@ def formats() -> tuple[str, ...]:
     """The formats that can be read here: AVIF as Pillow was built, HEIC with an extra."""
     from PIL import features
 
-    avif = ("AVIF",) if features.check("avif") else ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a Pillow that does not know of AVIF says so
+        avif = ("AVIF",) if features.check("avif") else ()
     try:
         from pillow_heif import register_heif_opener
     except ImportError:

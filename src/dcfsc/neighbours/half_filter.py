@@ -172,6 +172,13 @@ def _import_kernel() -> Any:
     return group_bounds
 
 
+# Releases of PyTorch before 2.8 have no AcceleratorError.
+_OF_THE_DEVICE: tuple[type[Exception], ...] = (
+    torch.cuda.OutOfMemoryError,
+    getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError),
+)
+
+
 def _kernel() -> Any:
     """The fused kernel, or None where it cannot be had."""
     return None if _failed else _import_kernel()
@@ -179,7 +186,7 @@ def _kernel() -> Any:
 
 def _kernel_failed(error: Exception) -> None:
     """Remember that the kernel cannot be built; an error of the device itself is passed on."""
-    if isinstance(error, torch.cuda.OutOfMemoryError | torch.AcceleratorError):
+    if isinstance(error, _OF_THE_DEVICE):
         raise error
     _failed.append(str(error))
     logger.warning("the fused neighbour scan cannot be built (%s); a slower one runs", error)
