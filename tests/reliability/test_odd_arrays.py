@@ -6,7 +6,7 @@ import numpy as np
 import odd_arrays
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import assume, given, HealthCheck, settings
 from hypothesis import strategies as st
 from odd_arrays import Recipe
 
@@ -67,6 +67,8 @@ def test_one_sample_a_cluster(method, shape):
 def test_what_is_not_finite_is_refused_in_one_line(method, recipe):
     refusal = odd_arrays.cluster(method, recipe.array(), 2)
     assert isinstance(refusal, InputError)
+    # a shape that may have its channels first or last is refused before its values are looked at
+    assume("not clear whether channels" not in str(refusal))
     assert "NaN" in str(refusal) or "infinity" in str(refusal)
 
 
