@@ -6,7 +6,7 @@ import numpy as np
 import odd_arrays
 import pytest
 import scipy.sparse
-from hypothesis import assume, given, HealthCheck, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from odd_arrays import Recipe
 
