@@ -183,6 +183,15 @@ def test_the_samples_graph_holds_the_features_together():
     assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == "topk"
 
 
+def test_other_numbers_of_neighbours_are_held_together_too():
+    X, _ = stripes()
+    fitted = model(affinity=TopK(k=5)).fit(X)
+    closed = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
+    own = TopK(k=5, grow=False)(fitted.coefficients_, 3)
+    joined = by_degrees(own) + 0.02 * by_degrees(closed.affinity_matrix_)
+    np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
+
+
 def test_another_affinity_is_the_features_alone():
     fitted = model(affinity="symmetric").fit(stripes()[0])
     alone = Symmetric()(fitted.coefficients_, 3)

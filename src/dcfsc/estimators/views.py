@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from dcfsc import affinity as affinities
 from dcfsc import distributed, networks
 from dcfsc.affinity import Joined, TopK
 from dcfsc.errors import InputError, unknown_name
@@ -188,13 +189,14 @@ class ViewEstimator(NetworkEstimator):
     ) -> None:
         """Cluster by the closed form of the features Z of all samples, n of them this process's.
 
-        The default affinity is joined with the ``graph`` of the samples.
+        An affinity of nearest neighbours is joined with the ``graph`` of the samples.
         """
         start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
         Z = Z[start : start + n]
         closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
-        if graph is not None and self.affinity == "topk":
-            closed.affinity = Joined(other=graph)
+        own = affinities.get(self.affinity, n_clusters)
+        if graph is not None and isinstance(own, TopK):
+            closed.affinity = Joined(**{**vars(own), "other": graph})
         closed.fit(Z)
         closed.affinity = self.affinity
         for name in CLUSTERING:

@@ -189,8 +189,8 @@ class _Run:
     def look(self, rows: Callable[[], Tensor]) -> Clustering:
         """Clusters of the rows beside the samples' graph; of the samples, which look first, alone.
 
-        A graph of good features has few wrong links but many pieces, the samples' graph has more
-        of the first and fewer of the second. Joined they have neither.
+        A graph of good features has few wrong links, but parts of clusters may be pieces of it. The
+        samples' graph, which has more wrong links, holds them together.
         """
         clustering = self._cluster(rows, self.graph)
         if self.graph is None:
