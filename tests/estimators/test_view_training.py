@@ -55,7 +55,7 @@ def test_images_are_clustered_without_labels(fitted):
 
 
 def test_the_data_choose_the_changes(fitted):
-    assert set(fitted.view_strengths_) == set(fitted.view_consistency_)
+    assert set(fitted.view_strengths_) == {"crop", *fitted.view_consistency_}
     assert fitted.view_strengths_["contrast"] == 1.0
     assert all(0.0 <= share <= 1.0 for share in fitted.view_consistency_.values())
 
@@ -172,24 +172,45 @@ def test_bad_options_are_refused_in_one_line(options, word):
     assert "\n" not in str(error.value)
 
 
-def test_the_samples_graph_holds_the_features_together():
-    """The affinity is the features' own, and a fiftieth of the samples' graph."""
+@pytest.mark.parametrize("k", [8, 5])
+@pytest.mark.parametrize(("few", "weight"), [(0.0, 0.02), (1.01, 1.0)])
+def test_the_samples_graph_holds_the_features_together(monkeypatch, k, few, weight):
+    """The affinity is the features' own, and a fiftieth of the samples' or all of it."""
     X, _ = stripes()
-    fitted = model().fit(X)
+    monkeypatch.setattr("dcfsc.estimators.views.FEW", few)
+    affinity = "topk" if k == 8 else TopK(k=k)
+    fitted = model(affinity=affinity).fit(X)
     closed = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    own = TopK(grow=False)(fitted.coefficients_, 3)
-    joined = by_degrees(own) + 0.02 * by_degrees(closed.affinity_matrix_)
+    own = TopK(k=k, grow=False)(fitted.coefficients_, 3)
+    joined = by_degrees(own) + weight * by_degrees(closed.affinity_matrix_)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
-    assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == "topk"
+    assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == affinity
 
 
-def test_other_numbers_of_neighbours_are_held_together_too():
+def test_the_graphs_are_equals_where_few_labels_differ(fitted):
+    """Both clusterings of the stripes are right."""
     X, _ = stripes()
-    fitted = model(affinity=TopK(k=5)).fit(X)
-    closed = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    own = TopK(k=5, grow=False)(fitted.coefficients_, 3)
-    joined = by_degrees(own) + 0.02 * by_degrees(closed.affinity_matrix_)
+    samples = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
+    assert clustering_error(samples.labels_, fitted.labels_) < 5
+    joined = by_degrees(TopK(grow=False)(fitted.coefficients_, 3)) + by_degrees(
+        samples.affinity_matrix_
+    )
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
+
+
+def test_images_without_stable_clusters_are_learnt_from_views_alone_at_first():
+    """Nothing is taught before the features are clustered, and nothing of the samples remains."""
+    noise = np.random.default_rng(0).random((200, 3, 8, 8), dtype=np.float32)
+    spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
+    found = []
+    fitted = model(10, network=spec, views="auto", steps=10, callbacks=[found.append]).fit(noise)
+    usual = {"crop", "mirror", "contrast", "colour"}
+    assert {name for name, s in fitted.view_strengths_.items() if s} == usual
+    assert fitted.view_consistency_ == {}
+    assert all(row["clusters"] == 0 for row in found[:6])
+    assert all(row["clusters"] > 0 for row in found[6:])
+    own = TopK()(fitted.coefficients_, 10)
+    np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), own.toarray(), rtol=1e-6)
 
 
 def test_another_affinity_is_the_features_alone():

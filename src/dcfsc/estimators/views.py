@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from dcfsc.training import (
     History,
     Schedule,
     ViewOptions,
+    ViewTraining,
+    agreed,
     check_compilable,
     check_precision,
-    fit_view_model,
     view_features,
 )
 from dcfsc.training.progress import progress_bar
@@ -39,8 +41,11 @@ from .validation import check_array, check_at_least, check_learning_rate, local_
 TRAININGS = ("reconstruction", "views")
 # With a GPU and without; chosen with labels in view, on image sets.
 STEPS, STEPS_CPU = 1500, 300
+UNGUIDED = 8  # times as many where the samples' own clusters are not to be trusted
 BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3
+# Of samples whose clusters by their features and as they are differ; chosen with labels in view.
+FEW = 0.05
 FROM_VIEWS = (
     "view_strengths_",
     "view_consistency_",
@@ -129,23 +134,22 @@ class ViewEstimator(NetworkEstimator):
         inputs = as_inputs(X, device, self.input_scale_)
         if distributed.active():
             inputs = distributed.gather_rows(inputs[:])
-        steps = options.schedule.steps
-        with progress_bar(self.verbose, 0, steps) as bar:
+        training = ViewTraining(
+            inputs,
+            spec,
+            _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
+            options,
+            generator=local_generator(random_state),
+            checkpoint=checkpoint,
+        )
+        with progress_bar(self.verbose, 0, training.schedule.steps) as bar:
             self.history_ = History(callbacks=(*self.callbacks, bar))
-            model = fit_view_model(
-                inputs,
-                spec,
-                _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
-                options,
-                generator=local_generator(random_state),
-                history=self.history_,
-                checkpoint=checkpoint,
-            )
+            model = training.fit(self.history_)
         self.history_ = History(self.history_)  # the callbacks stay behind
         self.network_ = model.network
         self.view_strengths_, self.view_consistency_ = model.strengths, model.consistency
         Z = view_features(self.network_, inputs)
-        self._cluster_features(len(X), Z, n_clusters, random_state, model.graph)
+        self._cluster_features(len(X), Z, n_clusters, random_state, model.samples)
 
     def _view_options(self, device: torch.device) -> ViewOptions:
         gpu = device.type == "cuda"
@@ -175,9 +179,9 @@ class ViewEstimator(NetworkEstimator):
                     f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
                 )
         schedule = Schedule(int(steps), int(size), float(rate))
-        return ViewOptions(
-            schedule, int(self.partners), changes, self.losses, precision, bool(self.compile)
-        )
+        unguided = schedule.steps * (UNGUIDED if self.steps is None else 1)
+        rest = int(self.partners), changes, self.losses, precision, bool(self.compile)
+        return ViewOptions(schedule, unguided, *rest)
 
     def _cluster_features(
         self,
@@ -185,19 +189,26 @@ class ViewEstimator(NetworkEstimator):
         Z: Tensor,
         n_clusters: int,
         random_state: np.random.RandomState,
-        graph: csr_array | None,
+        samples: Clustering | None,
     ) -> None:
         """Cluster by the closed form of the features Z of all samples, n of them this process's.
 
-        An affinity of nearest neighbours is joined with the ``graph`` of the samples.
+        An affinity of nearest neighbours is joined with the graph of the ``samples``: by a small
+        weight or, where few of the labels differ from the samples', as its equal. Then both graphs
+        are good, and their mistakes are not the same.
         """
         start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
         Z = Z[start : start + n]
         closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
         own = affinities.get(self.affinity, n_clusters)
-        if graph is not None and isinstance(own, TopK):
-            closed.affinity = Joined(**{**vars(own), "other": graph})
-        closed.fit(Z)
+        if samples is None or not isinstance(own, TopK):
+            closed.fit(Z)
+        else:
+            closed.affinity = joined = Joined(**{**vars(own), "other": samples.graph})
+            closed.fit(Z)
+            if _differing(closed, samples.labels) < FEW:
+                closed.affinity = replace(joined, weight=1.0)
+                closed._cluster(Z.cpu().numpy(), closed._operator, n_clusters, random_state)
         closed.affinity = self.affinity
         for name in CLUSTERING:
             self.__dict__.pop(name, None)
@@ -264,6 +275,15 @@ class ViewEstimator(NetworkEstimator):
         self._take(self._closed_form)
 
 
+def _differing(closed: ClosedFormSubspaceClustering, others: np.ndarray | None) -> float:
+    """The share of samples whose clusters differ from the others, which the first process has."""
+    share = 0.0
+    if others is not None:
+        labels = vars(closed).get("all_labels_", closed.labels_)
+        share = float((agreed(labels, others) < 0).mean())
+    return distributed.total_number(share)
+
+
 class _ClosedFormTeacher:
     """The closed form with its defaults, on samples and on features."""
 
@@ -273,7 +293,8 @@ class _ClosedFormTeacher:
     def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
         model = self._model(affinity=Joined(other=beside)).fit(self._samples(rows))
         if beside is None:
-            return Clustering(model.labels_, model.affinity_matrix_)
+            stability = model.stability_.get(model.representation_, 1.0)
+            return Clustering(model.labels_, model.affinity_matrix_, stability)
         return Clustering(model.labels_, TopK()(model.coefficients_, self.n_clusters))
 
     def judge(self, rows: Tensor, plain: bool) -> Callable[[Tensor], Tensor]:

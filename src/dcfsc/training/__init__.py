@@ -11,8 +11,9 @@ from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 from .precision import check_compilable, check_precision
+from .view_lessons import agreed
 from .view_loop import Schedule, train_views, view_features
-from .view_model import Clustering, Teacher, ViewModel, ViewOptions, fit_view_model
+from .view_model import Clustering, Teacher, ViewModel, ViewOptions, ViewTraining
 from .views import Views
 
 __all__ = [
@@ -34,13 +35,14 @@ __all__ = [
     "Teacher",
     "ViewModel",
     "ViewOptions",
+    "ViewTraining",
     "Views",
+    "agreed",
     "calibrate_batch_norm",
     "check_compilable",
     "check_precision",
     "encode",
     "evaluation_chunk",
-    "fit_view_model",
     "forward",
     "pretrain",
     "reconstruction_error",

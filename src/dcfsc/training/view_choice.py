@@ -31,9 +31,11 @@ STRONG, GENTLE, MIRROR = 0.5, 0.85, 0.7
 # The share of the differences between neighbours that must be smooth for light to be a change;
 # chosen with labels as well.
 SMOOTH = 1 / 3
-# The strengths that are tried, the largest first.
+# The strengths that are tried, the largest first. A crop, of which a cluster seldom survives the
+# smallest windows, is for samples whose clusters say nothing.
 STRENGTHS = {
     "geometry": (1.0, 0.5, 0.25, 0.1),
+    "crop": (),
     "mirror": (1.0,),
     "light": (1.0, 0.5),
     "contrast": (1.0, 0.5),

@@ -8,6 +8,10 @@
 Both clusterings err, but seldom together. So their agreement also decides, without labels, between
 strong and gentle changes, after a short training with either.
 
+Of photographs of things the closed form of the samples knows little, and its stability says so.
+Then the encoder learns from views alone at first, for longer and from changes that are usual for
+photographs; the closed form of its features teaches the rest.
+
 Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
 """
 
@@ -35,7 +39,7 @@ from .view_choice import SMOOTH, Judge, Measured, measure_changes, profiles, smo
 from .view_lessons import PARTNERS, Lessons, agreed
 from .view_loop import Schedule, train_views, view_features
 from .view_losses import check_weights
-from .views import Views, cautious_strengths
+from .views import Views, cautious_strengths, usual_strengths
 
 logger = logging.getLogger("dcfsc")
 
@@ -44,6 +48,9 @@ LOSSES = {"contrastive": 1.0, "clusters": 1.0}
 # After these shares of the training the features are clustered, to teach the rest of it.
 # By the second time whole clusters of the features are trusted that the samples' do not confirm.
 LESSONS = {0.4: 0.0, 0.7: 0.5}
+# Images whose clusters are less stable than this teach nothing.
+TRUSTED = 0.6
+LESSONS_UNGUIDED = {0.4: 0.0, 0.6: 0.0, 0.8: 0.5}
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
 # Gentle changes keep features close to the samples, which favours them: they must leave so much
 # less disagreement than strong ones.
@@ -54,10 +61,13 @@ FEWEST_PER_CLUSTER = 4
 
 
 class Clustering(NamedTuple):
-    """Clusters (N,) of N samples, and the affinity (N, N) that the rows themselves have."""
+    """Clusters (N,) of N samples, the affinity (N, N) that the rows themselves have, and how
+    stable the clusters are, from 0 to 1.
+    """
 
     labels: np.ndarray | None
     graph: csr_array | None
+    stability: float = 1.0
 
 
 class Teacher(Protocol):
@@ -72,9 +82,13 @@ class Teacher(Protocol):
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """How to train: which changes (None chooses from the data), which losses, how long."""
+    """How to train: which changes (None chooses from the data), which losses, how long.
+
+    ``unguided_steps`` is how long where the clusters of the samples are not to be trusted.
+    """
 
     schedule: Schedule
+    unguided_steps: int
     partners: int = PARTNERS
     changes: Mapping[str, float] | None = None
     losses: Mapping[str, float] | None = None
@@ -92,45 +106,23 @@ class ViewModel:
     strengths : of the changes that views have.
     consistency : of each change, at the strength taken or at the weakest tried; empty where the
         changes were given.
-    graph : the affinity (N, N) of the samples, in the first process.
+    samples : how the closed form clusters the samples, in the first process; None where its
+        clusters are not to be trusted.
     """
 
     network: ViewNetwork
     strengths: dict[str, float]
     consistency: dict[str, float]
-    graph: csr_array | None
+    samples: Clustering | None
 
 
-def fit_view_model(
-    X: Inputs,
-    spec: ResidualSpec | HeadSpec,
-    teacher: Teacher,
-    options: ViewOptions,
-    *,
-    generator: torch.Generator,
-    history: History,
-    checkpoint: Checkpoint | None = None,
-) -> ViewModel:
-    """Train an encoder on all samples X (N, ...); in every process on all of them, if many.
+class ViewTraining:
+    """Trains an encoder on all samples X (N, ...); in every process on all of them, if many.
 
-    ``generator`` draws the weights; batches and views have one of their own on the device of X.
+    It looks at the samples and chooses the changes of views first, so that ``schedule`` is known;
+    ``fit`` then trains. ``generator`` draws the weights; batches and views have one of their own
+    on the device of X.
     """
-    run = _Run(X, spec, teacher, options, generator)
-    resumed = checkpoint is not None and checkpoint.resumed
-    if checkpoint is not None and resumed:
-        strengths, consistency = checkpoint.notes["views"]
-        run.look(lambda: X[:])
-    else:
-        run.teach(lambda: X[:])
-        strengths, consistency = run.changes()
-    if checkpoint is not None:
-        checkpoint.notes["views"] = strengths, consistency
-    network = run.train(strengths, options.schedule, history, checkpoint)
-    return ViewModel(network, dict(strengths), dict(consistency), run.graph)
-
-
-class _Run:
-    """What the trainings of one fit share."""
 
     def __init__(
         self,
@@ -138,16 +130,46 @@ class _Run:
         spec: ResidualSpec | HeadSpec,
         teacher: Teacher,
         options: ViewOptions,
+        *,
         generator: torch.Generator,
+        checkpoint: Checkpoint | None = None,
     ):
         self.X, self.spec, self.teacher, self.options = X, spec, teacher, options
+        self.checkpoint = checkpoint
         self.losses = check_weights(LOSSES if options.losses is None else options.losses)
         Views(spec.sample_shape, options.changes or {})  # refuses bad ones before the work
         self.seeds = torch.randint(2**31 - 1, (2,), generator=generator).tolist()
         self.lessons = Lessons(len(X), X.device, options.partners)
-        self.graph: csr_array | None = None  # of the samples, in the first process
+        self.samples: Clustering | None = None
+        self.guided = self._look()
+        self.schedule = options.schedule
+        if not self.guided:
+            self.schedule = replace(self.schedule, steps=options.unguided_steps)
+        if checkpoint is not None and checkpoint.resumed:
+            self.strengths, self.consistency = checkpoint.notes["views"]
+        else:
+            self.strengths, self.consistency = self._changes()
+        if checkpoint is not None:
+            checkpoint.notes["views"] = self.strengths, self.consistency
 
-    def train(
+    def fit(self, history: History) -> ViewModel:
+        """Train; the checkpoint says from where."""
+        network = self._train(self.strengths, self.schedule, history, self.checkpoint)
+        return ViewModel(network, dict(self.strengths), dict(self.consistency), self.samples)
+
+    def _look(self) -> bool:
+        """Cluster the samples; learn from them if they are to be trusted, and say whether."""
+        clustering = self._cluster(lambda: self.X[:], None)
+        stability = clustering.stability if distributed.rank() == 0 else 0.0
+        guided = len(self.spec.sample_shape) == 1 or distributed.total_number(stability) >= TRUSTED
+        if guided:
+            self.samples = clustering
+            self.lessons.learn(clustering.graph, clustering.labels)
+        else:
+            logger.info("views: clusters of the samples have a stability of %.2f only", stability)
+        return guided
+
+    def _train(
         self,
         strengths: Mapping[str, float],
         schedule: Schedule,
@@ -155,15 +177,15 @@ class _Run:
         checkpoint: Checkpoint | None = None,
         lessons: bool = True,
     ) -> ViewNetwork:
-        """A network that starts from the run's seed, with the run's first lesson."""
+        """A network that starts from the seed, with what the samples taught."""
         network = ViewNetwork(self.spec, torch.Generator().manual_seed(self.seeds[0]))
         network = network.to(self.X.device)
 
         def lesson(doubtful: float) -> Callable[[], None]:
-            return lambda: self.teach(lambda: self._features(network), doubtful)
+            return lambda: self._teach(network, doubtful)
 
         useful = self.options.partners > 0 or "clusters" in self.losses
-        plan = LESSONS if lessons and useful else {}
+        plan = (LESSONS if self.guided else LESSONS_UNGUIDED) if lessons and useful else {}
         train_views(
             network,
             self.X,
@@ -181,23 +203,17 @@ class _Run:
         )
         return network
 
-    def teach(self, rows: Callable[[], Tensor], doubtful: float = 0.0) -> None:
-        """Let the first process cluster the rows, and all of them learn from it."""
-        clustering = self.look(rows)
-        self.lessons.learn(clustering.graph, clustering.labels, doubtful)
-
-    def look(self, rows: Callable[[], Tensor]) -> Clustering:
-        """Clusters of the rows beside the samples' graph; of the samples, which look first, alone.
+    def _teach(self, network: ViewNetwork, doubtful: float) -> None:
+        """Let the first process cluster the features, and all of them learn from it.
 
         A graph of good features has few wrong links, but parts of clusters may be pieces of it. The
         samples' graph, which has more wrong links, holds them together.
         """
-        clustering = self._cluster(rows, self.graph)
-        if self.graph is None:
-            self.graph = clustering.graph
-        return clustering
+        beside = None if self.samples is None else self.samples.graph
+        clustering = self._cluster(lambda: self._features(network), beside)
+        self.lessons.learn(clustering.graph, clustering.labels, doubtful)
 
-    def disagreement(self, network: ViewNetwork) -> float:
+    def _disagreement(self, network: ViewNetwork) -> float:
         """The share of samples in whose clusters the features and the first lesson differ."""
         labels = self._cluster(lambda: self._features(network), None).labels
         share = 0.0
@@ -215,10 +231,12 @@ class _Run:
         with distributed.alone():
             return self.teacher.cluster(rows(), beside)
 
-    def changes(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _changes(self) -> tuple[dict[str, float], dict[str, float]]:
         """The strengths of the changes, as given or as the data say; and their consistency."""
         if self.options.changes is not None:
             return dict(self.options.changes), {}
+        if not self.guided:
+            return usual_strengths(self.spec.sample_shape), {}
         K = self.spec.n_clusters
         count = min(len(self.X), max(CHOICE_SAMPLES, CHOICE_PER_CLUSTER * K))
         if count < FEWEST_PER_CLUSTER * K:
@@ -237,8 +255,8 @@ class _Run:
             apart = []
             for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
                 stage("training briefly on %s views", name)
-                network = self.train(strengths, schedule, History(), lessons=False)
-                apart.append(self.disagreement(network))
+                network = self._train(strengths, schedule, History(), lessons=False)
+                apart.append(self._disagreement(network))
             chosen = candidates[int(apart[1] <= GENTLE_SHARE * apart[0])]
             logger.info("views: disagreement %.3f if strong, %.3f if gentle", *apart)
         logger.info("views: %s", ", ".join(f"{name} {s:g}" for name, s in chosen.items()))

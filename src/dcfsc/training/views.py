@@ -7,6 +7,7 @@ for light, and a few operations on every pixel. What is random is drawn first, f
     change     strength 1 is
     geometry   scale exp(U(-.35, .15)), aspect exp(U(-.15, .15)), rotation up to 17 degrees, shear
                up to .15, shift up to 9% of the side
+    crop       a window at a random place with 20 to 100% of the area, aspect exp(U(-.29, .29))
     mirror     left and right exchanged in half of the views
     light      a smooth random factor: exp of a 4 x 4 grid of normal numbers with a standard
                deviation of U(0, 1), interpolated
@@ -31,7 +32,7 @@ from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 
-CHANGES = ("geometry", "mirror", "light", "contrast", "colour", "hole", "noise")
+CHANGES = ("geometry", "crop", "mirror", "light", "contrast", "colour", "hole", "noise")
 VECTOR_CHANGES = ("hole", "noise")
 NUMBERS = 20  # uniform ones that a view of an image takes
 LIGHT_GRID = 4
@@ -45,10 +46,12 @@ class Drawn:
     uniform: Tensor  # (n, 20) in [-1, 1], and for vectors as wide as they are
     light: Tensor  # (n, 1, g, g) normal
     noise: Tensor | None  # (n, ...) normal, the shape of a sample
+    crop: Tensor | None  # (n, 4) in [0, 1]
 
     def rows(self, index: Tensor | slice) -> Drawn:
         noise = None if self.noise is None else self.noise[index]
-        return Drawn(self.uniform[index], self.light[index], noise)
+        crop = None if self.crop is None else self.crop[index]
+        return Drawn(self.uniform[index], self.light[index], noise, crop)
 
 
 class Views:
@@ -84,15 +87,18 @@ class Views:
         noise = None
         if self._strength["noise"]:
             noise = torch.randn(n, *self.sample_shape, generator=generator, device=device)
-        return Drawn(uniform, light, noise)
+        crop = None
+        if self._strength["crop"]:
+            crop = torch.rand(n, 4, generator=generator, device=device)
+        return Drawn(uniform, light, noise, crop)
 
     def apply(self, x: Tensor, drawn: Drawn) -> Tensor:
         """The views of samples x (n, ...) that were drawn."""
         if len(self.sample_shape) == 1:
             return self._vectors(x, drawn)
         u, s = drawn.uniform[:, :, None, None, None], self._strength
-        if s["geometry"] or s["mirror"]:
-            x = self._resampled(x, drawn.uniform)
+        if s["geometry"] or s["mirror"] or s["crop"]:
+            x = self._resampled(x, drawn)
         if s["contrast"]:
             x = x.sign() * (x.abs() + 1e-6) ** torch.exp(0.3 * s["contrast"] * u[:, 7])
             mean = x.mean(dim=(1, 2, 3), keepdim=True)
@@ -107,8 +113,8 @@ class Views:
             x = self._with_hole(x, drawn.uniform)
         return x
 
-    def _resampled(self, x: Tensor, u: Tensor) -> Tensor:
-        s = self._strength["geometry"]
+    def _resampled(self, x: Tensor, drawn: Drawn) -> Tensor:
+        s, u = self._strength["geometry"], drawn.uniform
         height, width = self.sample_shape[1:]
         scale = torch.exp(s * (-0.1 + 0.25 * u[:, 0]))
         aspect = torch.exp(0.15 * s * u[:, 1])
@@ -123,8 +129,19 @@ class Views:
             a, c = a * flip, c * flip
         shift = 0.18 * s * u[:, 4:6]
         theta = torch.stack((a, b, shift[:, 0], c, d, shift[:, 1]), dim=1).view(-1, 2, 3)
+        if drawn.crop is not None:
+            theta = self._window(theta, drawn.crop)
         grid = F.affine_grid(theta.to(x.dtype), list(x.shape), align_corners=False)
         return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    def _window(self, theta: Tensor, u: Tensor) -> Tensor:
+        """The maps theta (n, 2, 3) into a random window of the image."""
+        area = 1 - 0.8 * min(self._strength["crop"], 1.0) * u[:, :1]
+        aspect = torch.exp(0.29 * (2 * u[:, 1:2] - 1))
+        sides = torch.cat((area * aspect, area / aspect), dim=1).sqrt().clamp_max(1.0)
+        centre = (1 - sides) * (2 * u[:, 2:] - 1)
+        theta = theta * sides[:, :, None]
+        return torch.cat((theta[:, :, :2], theta[:, :, 2:] + centre[:, :, None]), dim=2)
 
     def _light(self, drawn: Drawn) -> Tensor:
         deviation = self._strength["light"] * 0.5 * (1 + drawn.uniform[:, 9, None, None, None])
@@ -166,6 +183,12 @@ def changes_for(sample_shape: tuple[int, ...]) -> tuple[str, ...]:
     if len(sample_shape) == 1:
         return VECTOR_CHANGES
     return tuple(name for name in CHANGES if name != "colour" or sample_shape[0] == 3)
+
+
+def usual_strengths(sample_shape: tuple[int, ...]) -> dict[str, float]:
+    """The changes that are usual for photographs, of which nothing is known."""
+    usual = ("crop", "mirror", "contrast", "colour")
+    return {name: float(name in usual) for name in changes_for(sample_shape)}
 
 
 def cautious_strengths(sample_shape: tuple[int, ...]) -> dict[str, float]:
