@@ -294,6 +294,30 @@ def test_fashion_mnist_idx_needs_a_folder_of_its_own(mnist, root):
     assert load("fashion-mnist", download=False).X.shape == (8, 28, 28)
 
 
+def test_cifar10(root):
+    """Six files of records: a label, then the red, green and blue bytes of 32 rows."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), np.uint8)
+    labels = np.arange(12, dtype=np.uint8) % 10
+    files = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    for i, file in enumerate(files):
+        rows = slice(2 * i, 2 * i + 2)
+        records = np.hstack([labels[rows, None], images[rows].reshape(2, -1)])
+        (folder / file).write_bytes(records.tobytes())
+    data = load("cifar10", download=False)
+    np.testing.assert_array_equal(data.X, images)
+    np.testing.assert_array_equal(data.y, labels)
+    (folder / "data_batch_3.bin").write_bytes(records.tobytes()[:-1])
+    with pytest.raises(InputError, match=r"data_batch_3\.bin is damaged"):
+        load("cifar10", download=False)
+    (folder / "data_batch_3.bin").unlink()
+    with pytest.raises(InputError, match=r"data_batch_3\.bin is not beside"):
+        load("cifar10", download=False)
+    np.savez(root / "cifar10_32x32.npz", images=images.transpose(0, 2, 3, 1), labels=labels)
+    np.testing.assert_array_equal(load("cifar10", download=False).X, images)
+
+
 @pytest.fixture
 def mnist(root):
     """MNIST's files in the data root, one of them replaced."""

@@ -16,7 +16,7 @@ from dcfsc.datasets import catalogue, data_root, describe, load, names, weights_
 from dcfsc.datasets.registry import Download
 from dcfsc.errors import InputError
 
-FILE_SETS = ["orl", "eyaleb", "coil100", "mnist", "fashion-mnist"]
+FILE_SETS = ["orl", "eyaleb", "coil100", "mnist", "fashion-mnist", "cifar10"]
 
 
 def test_names():

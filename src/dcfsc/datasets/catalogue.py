@@ -160,7 +160,27 @@ FASHION = Entry(
     ),
 )
 
-ENTRIES = {entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, HOPKINS155)}
+CIFAR10 = Entry(
+    name="cifar10",
+    n=60000,
+    shape=originals.CIFAR_SHAPE,
+    classes=10,
+    source="Alex Krizhevsky, https://www.cs.toronto.edu/~kriz/cifar.html, the binary version",
+    licence="none stated; Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    folders=("cifar10", "cifar-10", "cifar-10-batches-bin"),
+    forms=(
+        _npz("cifar10", "cifar10_32x32.npz"),
+        Form(
+            "cifar-10-batches-bin/{data_batch_1...5,test_batch}.bin",
+            file_named(originals.CIFAR_FILES[0]),
+            partial(originals.read_cifar, "cifar10"),
+        ),
+    ),
+)
+
+ENTRIES = {
+    entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, CIFAR10, HOPKINS155)
+}
 
 
 def load_digits() -> Dataset:

@@ -22,19 +22,22 @@ import numpy as np
 
 from dcfsc.datasets.arrays import load_npz, read_mat
 from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels
-from dcfsc.datasets.images import ImageSource, Reading, read_images
+from dcfsc.datasets.images import ImageSource, Reading, channels_first, read_images
 from dcfsc.errors import InputError
 
 MEMBER_BYTES = 32 << 20  # no image of these sets is larger; a larger member is not decompressed
 IDX_BYTES = 1 << 28  # five times MNIST
+CIFAR_SHAPE = (3, 32, 32)
+CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 
 
 def read_npz(name: str, path: Path) -> Dataset:
-    """Arrays ``images`` (n, h, w) and ``labels`` (n,)."""
+    """Arrays ``images`` (n, h, w) or, in colour, (n, h, w, 3), and ``labels`` (n,)."""
     data = load_npz(path, labels="labels", key="images")
-    if data.X.ndim != 3:
-        raise InputError(f"{path}: images have shape {data.X.shape}; expected (n, h, w).")
-    return Dataset(name, data.X, data.y, label_names=data.label_names)
+    X = channels_first(data.X, str(path))
+    if X.ndim != 3 and X.shape[1:2] != (3,):
+        raise InputError(f"{path}: images have shape {X.shape}; expected (n, h, w).")
+    return Dataset(name, X, data.y, label_names=data.label_names)
 
 
 def read_cai_mat(name: str, path: Path, shape: tuple[int, int]) -> Dataset:
@@ -199,6 +202,23 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
         kind = "longer" if len(body) > size else "shorter"
         raise InputError(f"{path} is {kind} than its shape {shape} says; download it again.")
     return np.frombuffer(body, np.uint8).reshape(shape)
+
+
+def read_cifar(name: str, first: Path) -> Dataset:
+    """CIFAR-10's binary batches beside the first: records of a label and (3, 32, 32) bytes."""
+    size = 1 + int(np.prod(CIFAR_SHAPE))
+    records = []
+    for file in CIFAR_FILES:
+        path = first.with_name(file)
+        if not path.is_file():
+            raise InputError(f"{file} is not beside {first}; CIFAR-10 has six such files.")
+        content = np.fromfile(path, np.uint8)
+        if not content.size or content.size % size:
+            raise InputError(f"{path} is damaged or cut off; download it again.")
+        records.append(content.reshape(-1, size))
+    together = np.concatenate(records)
+    y, _ = encode_labels(together[:, 0], first)
+    return Dataset(name, together[:, 1:].reshape(-1, *CIFAR_SHAPE), y)
 
 
 def missing_views(y: np.ndarray) -> str:

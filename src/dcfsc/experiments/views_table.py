@@ -33,6 +33,7 @@ VIEW_PROBLEMS = {
         "coil100": 100,
         "mnist": 10,
         "fashion-mnist": 10,
+        "cifar10": 10,
         "digits": 10,
     }.items()
 }
