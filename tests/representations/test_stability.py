@@ -61,6 +61,14 @@ def test_separate_subspaces_are_stable_and_noise_is_not(separate):
     assert -0.5 <= race(pair, noise, SETTING)[1]["one"] < 0.7
 
 
+def test_one_candidate_is_taken_and_its_stability_measured(separate):
+    one = Watched("one")
+    chosen, scores = race([one], separate, SETTING)
+    assert chosen is one
+    assert scores == {"one": pytest.approx(1.0)}
+    assert len(one.parts) == LEAST_PARTS
+
+
 def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     one, other = Watched("one"), Watched("other")
     chosen, scores = race([one, other], separate, SETTING)

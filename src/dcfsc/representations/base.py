@@ -100,6 +100,10 @@ class Representation(ABC):
         """Whether "auto" takes it for samples X (n, d) as given; None lets stability decide."""
         return None
 
+    def has_no_rival(self, Z: Tensor) -> bool:
+        """Whether, as the preferred one for rows Z (n, d), it is taken without a comparison."""
+        return False
+
     def rows(self, X: Tensor) -> Tensor:
         """The rows Z that it takes of samples X (n, d) as given."""
         return X if self.keeps_lengths or not self.setting.unit_length else unit_rows(X)

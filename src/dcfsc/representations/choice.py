@@ -60,7 +60,8 @@ def choose(
 ) -> tuple[Representation, Tensor, dict[str, float]]:
     """Choose a candidate for samples X (N, d): return it fitted, its rows, and all stabilities.
 
-    A candidate that the samples suit is taken without a comparison. Where there are too few samples
+    A candidate that the samples suit is taken without a comparison, and so is the preferred one
+    where it has no rival. Where there are too few samples
     to compare candidates, the first is taken that learns nothing from them. Where samples are
     divided among processes all of them choose by the same sample.
     """
@@ -96,6 +97,8 @@ def _preferred(
     rows = candidates[0].rows(sample)
     if len(candidates) == 1 or not enough_samples(len(sample), setting.n_clusters):
         return next(c for c in candidates if not c.learns), rows, {}
+    if candidates[0].has_no_rival(rows):
+        candidates = candidates[:1]  # its stability says how far to trust its clusters
     chosen, scores = race(candidates, rows, setting)
     shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
     logger.info("representation: %s (stability: %s)", chosen.name, shown)

@@ -20,17 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .views import LIGHT_GRID, Views, changes_for
+from .views import Views, changes_for
 
 # How consistent a change must be in either profile; a mirror image, which changes more than a
 # random member of the other families does, in both. Chosen with labels, on image sets.
 STRONG, GENTLE, MIRROR = 0.5, 0.85, 0.7
-# The share of the differences between neighbours that must be smooth for light to be a change;
-# chosen with labels as well.
-SMOOTH = 1 / 3
 # The strengths that are tried, the largest first. A crop, of which a cluster seldom survives the
 # smallest windows, is for samples whose clusters say nothing.
 STRENGTHS = {
@@ -88,21 +84,3 @@ def profiles(measured: Measured) -> list[dict[str, float]]:
 
 def _needed(name: str, enough: float) -> float:
     return MIRROR if name == "mirror" else enough
-
-
-def smooth_share(x: Tensor, neighbours: Tensor) -> float:
-    """How much of the differences between images and their neighbours a smooth factor explains.
-
-    The share of the energy of log(x / neighbour), its mean left out, that its means over a grid of
-    4 x 4 fields account for; 0 for what is no image or has negative values. x and neighbours are
-    (n, c, h, w) of at most 1.
-    """
-    if x.ndim != 4 or min(float(x.min()), float(neighbours.min())) < 0:
-        return 0.0
-    dark = 0.02
-    ratio = torch.log((x + dark) / (neighbours + dark)).mean(dim=1, keepdim=True)
-    ratio = ratio - ratio.mean(dim=(2, 3), keepdim=True)
-    coarse = F.adaptive_avg_pool2d(ratio, LIGHT_GRID)
-    smooth = F.interpolate(coarse, size=list(ratio.shape[2:]), mode="bilinear")
-    energy = float(ratio.square().sum())
-    return 1.0 - float((ratio - smooth).square().sum()) / energy if energy > 0 else 0.0

@@ -29,13 +29,14 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dcfsc import distributed
+from dcfsc.features.image_statistics import SMOOTH, smooth_share
 from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
 from dcfsc.stages import stage
 
 from .checkpoint import Checkpoint
 from .chunked import Inputs
 from .history import History
-from .view_choice import SMOOTH, Judge, Measured, measure_changes, profiles, smooth_share
+from .view_choice import Judge, Measured, measure_changes, profiles
 from .view_lessons import PARTNERS, Lessons, agreed
 from .view_loop import Schedule, train_views, view_features
 from .view_losses import check_weights

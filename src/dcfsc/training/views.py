@@ -31,11 +31,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.features.image_statistics import LIGHT_GRID
 
 CHANGES = ("geometry", "crop", "mirror", "light", "contrast", "colour", "hole", "noise")
 VECTOR_CHANGES = ("hole", "noise")
 NUMBERS = 20  # uniform ones that a view of an image takes
-LIGHT_GRID = 4
 NOISE, VECTOR_NOISE, VECTOR_HOLE = 0.03, 0.2, 0.2
 
 
