@@ -66,8 +66,8 @@ def unit_codes(operator: Operator, n_nonzero: int) -> sp.csr_array:
     n = operator.n
     values, columns = operator.topk(min(n_nonzero, n - 1))
     columns = columns.cpu()
-    codes = values.detach().cpu().to(torch.float64)
-    codes = codes.masked_fill(columns == torch.arange(n)[:, None], 0.0).numpy()
+    own = columns == torch.arange(n)[:, None]
+    codes = values.detach().cpu().to(torch.float64).masked_fill(own, 0.0).numpy()
     largest = np.abs(codes).max(axis=1, keepdims=True, initial=0.0)
     codes = codes / np.where(largest > 0, largest, 1.0)  # first, so that no square overflows
     length = np.linalg.norm(codes, axis=1, keepdims=True)
