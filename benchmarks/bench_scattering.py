@@ -1,13 +1,20 @@
-"""Methods of the literature on scattering features: EnSC on MNIST, A-DSSC on COIL-100.
+"""Methods of the literature on scattering features, with the settings of their authors.
 
-    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ensc --set l1_ratio=0.9 alpha=50 \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ensc --device cuda \
+        --set l1_ratio=0.9 alpha=200 affinity=nearest_codes \
+        --set l1_ratio=0.9 alpha=200 affinity=nearest_codes assign=filtered \
         --json results/benchmarks/ensc_mnist.json
-    DCFSC_DATA=... python benchmarks/bench_scattering.py coil100 a-dssc --set eta1=0.1 eta2=0.05 \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ssc-omp --device cuda \
+        --set scale=none affinity=symmetric --set scale=none affinity=symmetric assign=filtered \
+        --json results/benchmarks/ssc_omp_mnist.json
+    DCFSC_DATA=... python benchmarks/bench_scattering.py coil100 a-dssc --center \
+        --set --set assign=filtered --set eta1=1 eta2=0.01 \
+        --set eta1=1 eta2=0.01 assign=filtered --set eta1=25 eta2=0.001 assign=filtered \
         --json results/benchmarks/a_dssc_coil100.json
 
-The features are not centred. One fit: clustering error, NMI, seconds, coefficients and edges a
-sample, peak memory. ``--set`` may be repeated for several settings; which of them is best is then a
-choice by labels.
+The features are not scaled to unit length, as methods do so themselves where they want it. One fit
+each: clustering error, NMI, seconds, coefficients and edges a sample, peak memory. ``--set`` may be
+repeated for several settings; which of them is best is then a choice by labels.
 """
 
 from __future__ import annotations
@@ -22,8 +29,15 @@ from dcfsc.estimators import registry
 from dcfsc.metrics import clustering_error, nmi
 
 
+def value_of(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def measure(X: np.ndarray, y: np.ndarray, method: str, device: str, pairs: list[str]) -> Any:
-    settings = {name: float(value) for name, _, value in (p.partition("=") for p in pairs)}
+    settings = {name: value_of(value) for name, _, value in (p.partition("=") for p in pairs)}
     K = len(np.unique(y))
     model = registry.create(method, n_clusters=K, device=device, random_state=0, **settings)
     seconds, _ = timed(lambda: model.fit(X))
@@ -43,13 +57,15 @@ def measure(X: np.ndarray, y: np.ndarray, method: str, device: str, pairs: list[
 
 def main() -> None:
     options = parser(__doc__, device="cpu")
-    options.add_argument("data", help="a dataset of images")
+    options.add_argument("data", help="a dataset or set of images")
     options.add_argument("method", choices=list(registry.METHODS))
-    options.add_argument("--set", nargs="*", action="append", default=[], metavar="NAME=NUMBER")
+    options.add_argument("--set", nargs="*", action="append", default=[], metavar="NAME=VALUE")
+    options.add_argument("--center", action="store_true", help="subtract the features' mean")
     args = options.parse_args()
-    X, y = samples.scattering(args.data, center=False)
+    X, y = samples.scattering(args.data, args.center, unit_rows=False)
     rows = [measure(X, y, args.method, args.device, pairs) for pairs in args.set or [[]]]
-    finish(args, "scattering", {"data": args.data, "method": args.method, "fits": rows})
+    figures = {"data": args.data, "method": args.method, "center": args.center, "fits": rows}
+    finish(args, "scattering", figures)
 
 
 if __name__ == "__main__":

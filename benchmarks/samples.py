@@ -39,10 +39,10 @@ def mnist(n: int) -> Samples:
     return X[chosen], y[chosen]
 
 
-def scattering(name: str, center: bool = True) -> Samples:
-    """Images by 500 principal components of their scattering coefficients, at unit length."""
-    X, y = whole(name)
-    return ScatteringFeatures(center=center).fit_transform(X), y
+def scattering(name: str, center: bool = True, unit_rows: bool = True) -> Samples:
+    """A set's images by 500 principal components of their scattering coefficients."""
+    X, y = SETS[name]() if name in SETS else whole(name)
+    return ScatteringFeatures(center=center, unit_rows=unit_rows).fit_transform(X), y
 
 
 def photographs() -> Samples:

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc import affinity
-from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
+from dcfsc.affinity import LowRank, NearestCodes, RowSpace, Symmetric, TopK
 from dcfsc.affinity.low_rank import keep_energy, principal_rows
 from dcfsc.affinity.topk import _sparse_symmetric_by_sorting, sparse_symmetric
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 ALL = [Symmetric(), Symmetric(scale=False), LowRank(), LowRank(0.5, 2, 3.5), TopK(), TopK(3, 2.0)]
-ALL += [RowSpace(), Symmetric(share=0.6)]
+ALL += [RowSpace(), Symmetric(share=0.6), NearestCodes()]
 
 
 def coefficients(n=30, seed=0):

@@ -87,6 +87,37 @@ def test_rows_are_scaled_to_unit_norm_first() -> None:
 
 
 @pytest.mark.parametrize("gram", [False, True])
+@pytest.mark.parametrize("unit_of_length", [1e-12, 1.0, 1e12])
+def test_samples_may_keep_their_lengths(gram: bool, unit_of_length: float) -> None:
+    """Long samples are then chosen first, whatever the unit, and a stop is relative."""
+    lengths = torch.linspace(0.2, 3.0, 40, dtype=torch.float64)[:, None]
+    Z = lengths * unit_gaussian(40, 8, seed=9)
+    expected = pursuit_of_scikit_learn(Z, 4)
+    Z *= unit_of_length
+    found = orthogonal_matching_pursuit(Z, 4, unit=False, gram=gram)
+    np.testing.assert_allclose(found.coefficients.toarray(), expected, atol=1e-9)
+    counts = np.count_nonzero(expected, axis=0)
+    assert counts[20:].sum() > 2 * counts[:20].sum()
+    shares = ((Z - torch.from_numpy(expected) @ Z) ** 2).sum(1) / (Z**2).sum(1)
+    assert found.residual == pytest.approx(float(shares.max()))
+    assert found.objective == pytest.approx(float(shares.sum()))
+    early = orthogonal_matching_pursuit(Z, 8, 0.2, unit=False, gram=gram)
+    assert 0.05 < early.residual < 0.2
+    assert 1 < early.coefficients.nnz / 40 < 7
+
+
+@pytest.mark.parametrize("gram", [False, True])
+def test_short_samples_have_codes_too(gram: bool) -> None:
+    """A long subspace and a short one that is orthogonal to it, in float32."""
+    Z = torch.zeros(24, 12)
+    Z[:12, :6] = unit_gaussian(12, 6, seed=10, dtype=torch.float32)
+    Z[12:, 6:] = 1e-5 * unit_gaussian(12, 6, seed=11, dtype=torch.float32)
+    C = orthogonal_matching_pursuit(Z, 3, unit=False, gram=gram).coefficients
+    np.testing.assert_array_equal(np.diff(C.indptr), 3)
+    assert C[:12].indices.max() < 12 <= C[12:].indices.min()
+
+
+@pytest.mark.parametrize("gram", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_duplicate_is_the_whole_code(gram: bool, dtype: torch.dtype) -> None:
     Z = unit_gaussian(20, 6, seed=3, dtype=dtype)

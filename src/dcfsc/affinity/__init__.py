@@ -7,6 +7,7 @@ from .base import Affinity, AffinityMatrix
 from .doubly_stochastic import DoublyStochastic, NearestDoublyStochastic
 from .joined import Joined
 from .low_rank import LowRank
+from .nearest_codes import NearestCodes
 from .registry import get, names
 from .row_space import RowSpace
 from .symmetric import Symmetric
@@ -18,6 +19,7 @@ __all__ = [
     "DoublyStochastic",
     "Joined",
     "LowRank",
+    "NearestCodes",
     "NearestDoublyStochastic",
     "RowSpace",
     "Symmetric",

@@ -10,6 +10,7 @@ from dcfsc.errors import InputError, unknown_name
 from .base import Affinity
 from .doubly_stochastic import DoublyStochastic
 from .low_rank import LowRank
+from .nearest_codes import NearestCodes
 from .row_space import RowSpace
 from .symmetric import Symmetric
 from .topk import TopK
@@ -33,6 +34,7 @@ _BY_NAME: dict[str, Callable[[int], Affinity]] = {
     "low_rank": lambda n_clusters: LowRank(),
     "topk": lambda n_clusters: TopK(),
     "doubly_stochastic": lambda n_clusters: DoublyStochastic(),
+    "nearest_codes": lambda n_clusters: NearestCodes(),
     "lrr": lambda n_clusters: RowSpace(),
     "edsc": lambda n_clusters: LowRank(share=1.0, dim=10, power=4.0),
     "ssc-motion": lambda n_clusters: Symmetric(share=0.7),

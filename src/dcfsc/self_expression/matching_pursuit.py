@@ -25,17 +25,18 @@ def orthogonal_matching_pursuit(
     k: int = 5,
     tol: float = 1e-6,
     *,
+    unit: bool = True,
     gram: bool | None = None,
     block: int = 1024,
 ) -> SparseSelfExpression:
     r"""A code with at most k other samples for each sample, greedily:
 
-        min |z_i - c_i Z|^2   subject to  |c_i|_0 <= k,  c_ii = 0,      |z_i| = 1.
+        min |z_i - c_i Z|^2   subject to  |c_i|_0 <= k,  c_ii = 0.
 
     In each step every sample takes the sample most correlated with its residual (itself and those
     already taken excluded) and refits all its coefficients by least squares; it stops at ``k`` or
-    when the squared residual is below ``tol``. Rows are scaled to unit norm first, and the
-    coefficients refer to the unit rows.
+    when the squared residual is below ``tol`` of the sample's. Rows are scaled to unit norm first,
+    and the coefficients refer to the unit rows, unless ``unit`` says otherwise.
 
     Choose it for speed on many samples near low-dimensional subspaces, k about their dimension;
     the code is sparse and its graph may be poorly connected.
@@ -43,7 +44,9 @@ def orthogonal_matching_pursuit(
     Args:
         Z: samples in rows, (N, d), float32 or float64.
         k: most samples in a code.
-        tol: squared residual at which a sample stops.
+        tol: squared residual, as a share of the sample's squared length, at which it stops.
+        unit: False leaves samples at their own lengths. Long ones are then chosen more often, and
+            as many samples share them, the graph of the codes is better connected.
         gram: True keeps the Gram matrix Z Z' (N^2 numbers) and updates the correlations through
             its rows (Batch-OMP): one product of 2 N^2 d flops in all, then N^2 k^2 / 2 sums.
             False correlates the residuals anew: 2 N^2 d k flops and no N x N array. The choices are
@@ -52,7 +55,8 @@ def orthogonal_matching_pursuit(
 
     Returns:
         ``coefficients`` is a CSR matrix, ``n_iter`` the largest number of samples in a code,
-        ``residual`` the largest squared residual, ``objective`` the sum of the squared residuals.
+        ``residual`` the largest squared residual, ``objective`` the sum of the squared residuals,
+        each as a share of the sample's squared length.
         ``converged`` is always true: the pursuit ends by itself.
 
     Notes:
@@ -74,7 +78,11 @@ def orthogonal_matching_pursuit(
         raise InputError(f"k and block must be at least 1, got k={k!r} and block={block!r}.")
     n = Z.shape[0]
     k = min(k, n - 1)
-    Z = functional.normalize(Z, dim=1, eps=torch.finfo(Z.dtype).tiny)
+    if unit:
+        Z = functional.normalize(Z, dim=1, eps=torch.finfo(Z.dtype).tiny)
+    else:  # the longest at unit length: squares neither overflow nor vanish
+        largest = torch.linalg.vector_norm(Z, dim=1).max()
+        Z = Z / largest.clamp_min(torch.finfo(Z.dtype).tiny)
     if gram is None:
         gram = use_gram(n, Z.shape[1], Z.dtype)
     G = Z @ Z.T if gram else None
@@ -126,8 +134,9 @@ def _pursue(
     index = own.new_full((b, k), -1)
     value, y = (Z.new_zeros(b, k, dtype=torch.float64) for _ in range(2))
     L = Z.new_zeros(b, k, k, dtype=torch.float64)  # Cholesky factors of the chosen atoms' Gram
-    residual = Z[rows].double().square().sum(1)
-    active = (residual >= tol).nonzero()[:, 0]
+    square = Z[rows].double().square().sum(1)
+    residual = square.clone()
+    active = ((square > 0) & (residual >= tol * square)).nonzero()[:, 0]
     for s in range(k):
         taken = index[active, :s]  # (a, s)
         scan = _correlations(Z, G, own[active], taken, value[active, :s].to(Z.dtype))
@@ -137,7 +146,8 @@ def _pursue(
             Z, own[active], taken, best, L[active, :s, :s], y[active, :s]
         )
         # Nothing left to correlate with, or an atom in the span of the earlier ones.
-        usable = (peak > 8 * eps) & (pivot > 8 * eps)
+        atom = Z[best].double().square().sum(1)
+        usable = (peak > 8 * eps * (atom * square[active]).sqrt()) & (pivot > 8 * eps * atom)
         active = active[usable]
         if not len(active):
             break
@@ -150,8 +160,8 @@ def _pursue(
         value[active, : s + 1] = torch.linalg.solve_triangular(
             L[active, : s + 1, : s + 1].mT, y[active, : s + 1, None], upper=True
         )[..., 0]
-        active = active[residual[active] >= tol]
-    return index, value.to(Z.dtype), residual
+        active = active[residual[active] >= tol * square[active]]
+    return index, value.to(Z.dtype), residual / square.masked_fill(square == 0, 1.0)
 
 
 def _correlations(Z: Tensor, G: Tensor | None, own: Tensor, taken: Tensor, value: Tensor) -> Tensor:
