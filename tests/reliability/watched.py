@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import inputs
 import malformed
 import numpy as np
+import torch._dynamo  # noqa: F401 - the first optimizer imports it; PyTorch 2.6 then writes a file
 
 from dcfsc.errors import InputError
 
