@@ -12,10 +12,10 @@ add to the imports, the data and the untimed fit, at their peak. A method that i
 
 dcfsc gets images as images and nothing but K; "dcfsc, trained" is ``DCFSC(training="views")``,
 which trains an encoder on the same samples first. Every other method gets the same samples
-flattened and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
-clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster. SSC-OMP and
-EnSC are this library's implementations. EVoC and ClustPy are left out where they are not installed
-(``pip install evoc clustpy``; ClustPy needs a C compiler).
+flattened and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the
+number of clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster.
+SSC-OMP and EnSC are this library's implementations. EVoC and ClustPy are left out where they are
+not installed (``pip install evoc clustpy``; ClustPy needs a C compiler).
 """
 
 from __future__ import annotations
