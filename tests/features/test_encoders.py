@@ -42,6 +42,17 @@ class TestInputImages:
         pixels[..., 4:12, 4:12] = 100.0
         assert (InputImages((8, 8), crop=0.5).cut(pixels) == 100.0).all()
 
+    @pytest.mark.parametrize(("side", "taken"), [(32, 16), (16, 8), (12, 8), (8, 8), (4, 4)])
+    def test_a_crop_does_not_cost_pixels(self, side, taken):
+        """Of 8 x 8 or less nothing is cut off, of a little more only what is not needed."""
+        pixels = torch.zeros(1, 3, side, side)
+        margin = (side - taken) // 2
+        pixels[..., margin : side - margin, margin : side - margin] = 100.0
+        cut = InputImages((8, 8), crop=0.5).cut
+        torch.testing.assert_close(cut(pixels), torch.full((1, 3, 8, 8), 100.0))
+        pixels[..., margin, :] = 0.0
+        assert (cut(pixels) < 90.0).any()
+
     def test_pixels_are_scaled_channel_by_channel(self):
         images = InputImages((1, 1), mean=(10.0, 20.0, 30.0), std=(1.0, 2.0, 5.0))
         scaled = images.scale(torch.tensor([10, 30, 80], dtype=torch.uint8).view(1, 3, 1, 1))

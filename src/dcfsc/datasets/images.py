@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from dcfsc.datasets import streamed
+from dcfsc.datasets.working_size import share_taken
 from dcfsc.errors import InputError
 from dcfsc.stages import progress
 
@@ -57,7 +58,7 @@ class Reading:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    centre.
+    centre, or more of it where the image is small (:func:`share_taken`).
     """
 
     size: tuple[int, int]
@@ -67,9 +68,10 @@ class Reading:
 
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
-        w, h = self.crop * width, self.crop * height
+        crop = share_taken(self.crop, self.size, height, width)
+        w, h = crop * width, crop * height
         if self.keep_aspect:
-            scale = self.crop * min(height / self.size[0], width / self.size[1])
+            scale = crop * min(height / self.size[0], width / self.size[1])
             w, h = scale * self.size[1], scale * self.size[0]
         left, top = (width - w) / 2, (height - h) / 2
         return left, top, left + w, top + h
@@ -141,12 +143,21 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with decoding(source) as opened:
+        height, width = header_size(opened)
         opened.draft(None, _enough(opened, reading))
         sixteen = opened.mode.startswith("I;16") or (
             opened.mode == "I" and opened.format in ("PPM", "PNG")
         )
         image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, reading.gray)
-        box, target = reading.box(*image.size), reading.size[::-1]
+        left, top, right, bottom = reading.box(width, height)
+        across, down = image.width / width, image.height / height  # less than 1 after a draft
+        box = (
+            left * across,
+            top * down,
+            min(right * across, image.width),
+            min(bottom * down, image.height),
+        )
+        target = reading.size[::-1]
         if image.size != target or box != (0, 0, *image.size):
             image = image.resize(target, Image.Resampling.BICUBIC, box)
         pixels = np.asarray(image)

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from dcfsc.datasets.working_size import share_taken
+
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
 
 
@@ -28,7 +30,8 @@ class InputImages:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins; ``crop`` is the share of the rest that is taken, from the
-    centre. Pixels p in 0..255 become (p - mean) / std, channel by channel.
+    centre, or more of it where the image is small. Pixels p in 0..255 become (p - mean) / std,
+    channel by channel.
     """
 
     size: tuple[int, int]
@@ -40,9 +43,10 @@ class InputImages:
     def cut(self, pixels: Tensor) -> Tensor:
         """Images (n, 3, H, W) of any size at ``size``, float32 in 0..255."""
         height, width = pixels.shape[-2:]
-        h, w = self.crop * height, self.crop * width
+        crop = share_taken(self.crop, self.size, height, width)
+        h, w = crop * height, crop * width
         if self.keep_aspect:
-            scale = self.crop * min(height / self.size[0], width / self.size[1])
+            scale = crop * min(height / self.size[0], width / self.size[1])
             h, w = scale * self.size[0], scale * self.size[1]
         top, left = round((height - h) / 2), round((width - w) / 2)
         taken = pixels[..., top : top + max(1, round(h)), left : left + max(1, round(w))].float()
@@ -122,7 +126,8 @@ class TorchEncoder(Encoder):
 
 
 def described(images: InputImages) -> bytes:
-    return json.dumps(asdict(images), sort_keys=True).encode()
+    """How images are prepared; the number grows with the rules of :meth:`InputImages.cut`."""
+    return json.dumps([2, asdict(images)], sort_keys=True).encode()
 
 
 def digest(*parts: bytes | memoryview) -> str:
