@@ -13,6 +13,7 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.metrics import clustering_error
+from dcfsc.representations import scattering, stability
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.neighbour_metric import in_metric, neighbour_metric
 from dcfsc.representations.scattering import ScatteringMetric, both_in_metric, enlarged
@@ -296,6 +297,27 @@ def test_the_coefficients_of_the_sample_are_used_once_and_not_kept(rows, monkeyp
     assert representation._prepared is None
     other = rows.flip(0)
     torch.testing.assert_close(representation.transform(other), expected.flip(0))
+
+
+def test_coefficients_of_the_sample_are_known_among_those_of_all(rows, monkeypatch):
+    monkeypatch.setattr(stability, "MOST_SAMPLES", 60)
+    monkeypatch.setattr(scattering, "MOST_SAMPLES", 60)
+    whole, calls = ScatteringMetric(SETTING), []
+    sample = stability.common_sample(rows)
+    whole.fit(sample)
+    expected = both_in_metric(whole.coefficients(rows), whole.T)
+    original = ScatteringMetric.coefficients
+
+    def counted(self, Z):
+        calls.append(len(Z))
+        return original(self, Z)
+
+    monkeypatch.setattr(ScatteringMetric, "coefficients", counted)
+    torch.testing.assert_close(whole.transform(rows), expected, rtol=1e-5, atol=1e-6)
+    whole.fit(sample)
+    other = rows.flip(0)  # rows of which the sample is not the expected part
+    torch.testing.assert_close(whole.transform(other), expected.flip(0), rtol=1e-5, atol=1e-6)
+    assert calls == [100, 160]
 
 
 def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(monkeypatch):

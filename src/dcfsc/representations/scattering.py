@@ -39,12 +39,14 @@ from .base import (
     restored,
 )
 from .neighbour_metric import in_metric, neighbour_metric
+from .stability import MOST_SAMPLES, sampled_rows
 
 SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller image
 ENLARGED_SIDE = 16  # coefficients are averaged over 4 pixels: fewer would leave hardly any places
 MOST_PIXELS = 4096  # larger images cost minutes and gigabytes
 LOOKED_AT = 1000  # samples that say how images vary
 ROUGH = 0.7  # benchmark problems have 0.03 to 0.43, the same with shuffled pixels 0.95 to 1.08
+SMALL_MULTIPLE = 4  # of the sample's size: of more samples, what is known of it is a small part
 J = 2
 _PREFIX = "scattering_"
 
@@ -127,7 +129,21 @@ class ScatteringMetric(Representation):
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared[0] is Z:
             return both_in_metric(prepared[1], self.T)
-        return both_in_metric(self.coefficients(Z), self.T)
+        if prepared is not None and MOST_SAMPLES < len(Z) <= SMALL_MULTIPLE * MOST_SAMPLES:
+            F = self._completed(Z, *prepared)
+        else:
+            F = self.coefficients(Z)
+        return both_in_metric(F, self.T)
+
+    def _completed(self, Z: Tensor, sample: Tensor, known: Tensor) -> Tensor:
+        """Coefficients of Z (N, d) of which some rows are the sample, whose own are known."""
+        own = torch.zeros(len(Z), dtype=torch.bool, device=Z.device)
+        own[torch.from_numpy(sampled_rows(len(Z))).to(Z.device)] = True
+        if not torch.equal(Z[own], sample):  # the sample of more rows, of several processes
+            return self.coefficients(Z)
+        F = known.new_empty(len(Z), *known.shape[1:])
+        F[own], F[~own] = known, self.coefficients(Z[~own])
+        return F
 
     def transform_unseen(self, Z: Tensor) -> Tensor:
         return in_metric(self.components.transform(self._images(Z)), self.T)

@@ -49,11 +49,16 @@ def common_sample(Z: Tensor) -> Tensor:
     N = distributed.total_count(len(Z))
     if N <= MOST_SAMPLES:
         return distributed.gather_rows(Z)
-    chosen = np.sort(np.random.RandomState(0).permutation(N)[:MOST_SAMPLES])
+    chosen = sampled_rows(N)
     counts = distributed.row_counts(len(Z), Z.device)
     first = sum(counts[: distributed.rank()])
     own = chosen[(chosen >= first) & (chosen < first + len(Z))] - first
     return distributed.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
+
+
+def sampled_rows(n: int) -> np.ndarray:
+    """Sorted indices of the ``MOST_SAMPLES`` of n > MOST_SAMPLES rows that are a common sample."""
+    return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
 
 
 def enough_samples(n: int, n_clusters: int) -> bool:
