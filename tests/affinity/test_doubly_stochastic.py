@@ -1,5 +1,7 @@
 """The nearest doubly stochastic matrix against a general solver, dense and sparse."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic
+from dcfsc.affinity import doubly_stochastic as steps
 from dcfsc.affinity.doubly_stochastic import _thresholds
 from dcfsc.errors import InputError
 from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, joint_affinity
@@ -81,6 +84,129 @@ def test_the_scale_of_the_coefficients_does_not_matter_unless_asked():
     assert np.abs(two - absolute(ExplicitCoefficients(C), 3).toarray()).max() > 0.1
 
 
+@pytest.mark.parametrize(("relative", "eta"), [(True, 0.1), (True, 0.4), (False, 0.4)])
+def test_the_affinity_is_the_mean_of_both_directions(relative, eta):
+    C = coefficients(30)
+    given = ExplicitCoefficients(torch.from_numpy(C))
+    scale = np.abs(C).max(axis=1).mean() if relative else 1.0
+    nearest = NearestDoublyStochastic(1e-9)(given, eta * scale).toarray()
+    expected = 0.5 * (nearest + nearest.T)
+    np.fill_diagonal(expected, 0.0)
+    A = DoublyStochastic(eta, relative, tol=1e-9)(given, 3)
+    np.testing.assert_allclose(A.toarray(), expected, atol=1e-8)
+    assert (A.data != 0).all()
+    if (relative, eta) == (True, 0.1):  # the defaults
+        np.testing.assert_allclose(DoublyStochastic()(given, 3).toarray(), expected, atol=1e-5)
+
+
+def test_no_coefficients_give_finite_affinities():
+    A = DoublyStochastic()(ExplicitCoefficients(torch.zeros(6, 6)), 2).toarray()
+    assert np.isfinite(A).all()
+    assert (A.sum(axis=1) <= 1.0 + 1e-6).all()
+
+
+@pytest.mark.parametrize("n", [5, 40])
+def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
+    C = coefficients(n, seed=2)
+    C[np.diag_indices(n)] = -np.arange(1.0, n + 1)
+    expected = np.zeros((n, n))
+    for i in range(n):
+        others = np.abs(np.delete(C[i], i))
+        bound = np.sort(others)[::-1][: steps.START].min()
+        expected[i] = np.where(np.abs(C[i]) >= bound, np.abs(C[i]), 0.0)
+        expected[i, i] = i + 1.0
+    sparse = SparseCoefficients(sp.csr_array(C - np.diag(np.diag(C))))
+    for block in (steps.BLOCK, 3 * n, 1):
+        monkeypatch.setattr(steps, "BLOCK", block)
+        found = steps._first_entries(ExplicitCoefficients(torch.from_numpy(C)))
+        dense = sp.coo_array((found.k, (found.i, found.j)), shape=(n, n)).toarray()
+        np.testing.assert_array_equal(dense, expected)
+        order = np.lexsort((found.j, found.i))
+        np.testing.assert_array_equal(order, np.arange(len(order)))
+        assert (np.diff(found.j[found.by_column]) >= 0).all()
+    assert not steps._diagonal(sparse).any()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 40])
+@pytest.mark.parametrize("most", [1, 4, 100])
+def test_missing_entries_are_the_largest_beyond_the_bound(rows, most, monkeypatch):
+    """By loops over all entries, in blocks of any number of rows."""
+    n = 20
+    monkeypatch.setattr(steps, "BLOCK", rows * n)
+    random = np.random.default_rng(1)
+    C, a, b = coefficients(n, seed=4), random.normal(size=n) / 4, random.normal(size=n) / 4
+    inside = random.random((n, n)) < 0.2
+    known = steps._Entries(*np.nonzero(inside), np.abs(C)[inside], n)
+    excess = np.where(inside, 0.0, np.abs(C) - a[:, None] - b)
+    expected = {
+        (i, int(j))
+        for i in range(n)
+        for j in np.argsort(-excess[i])[:most]
+        if excess[i, j] > 0.3 and not inside[i, j]
+    }
+    i, j, k = steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 0.3, most)
+    assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
+    np.testing.assert_array_equal(k, np.abs(C)[i, j])
+    assert steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 9.0, 1) is None
+
+
+@pytest.mark.parametrize("rows", [1, 4, 11])
+def test_blocks_of_any_size_give_the_same_matrix(rows, monkeypatch):
+    C = coefficients(44, seed=3)
+    C[np.diag_indices(44)] = np.linspace(0.0, 2.0, 44)
+    given = ExplicitCoefficients(torch.from_numpy(C))
+    whole = NearestDoublyStochastic(1e-9)(given, 0.2).toarray()
+    monkeypatch.setattr(steps, "BLOCK", rows * 44)
+    parts = NearestDoublyStochastic(1e-9)(given, 0.2).toarray()
+    np.testing.assert_allclose(parts, whole, atol=1e-8)
+
+
+def test_a_newton_step_solves_the_system():
+    """Against a least-squares solution; both are known up to (1, -1)."""
+    random = np.random.default_rng(0)
+    M = random.uniform(0.5, 2.0, (6, 6))
+    H = np.block([[np.diag(M.sum(1)), M], [M.T, np.diag(M.sum(0))]])
+    g = H @ random.normal(size=12)
+    g *= 1e-9 / np.abs(g).max()  # the smaller, the more exact is the step
+    step = steps._newton_step(sp.csr_array(M), g)
+    expected = -np.linalg.lstsq(H, g, rcond=None)[0]
+    apart = step - expected
+    null = np.repeat([1.0, -1.0], 6) / np.sqrt(12)
+    np.testing.assert_allclose(
+        apart - null * (null @ apart), 0.0, atol=1e-6 * np.abs(expected).max()
+    )
+
+
+@pytest.mark.parametrize(("step", "taken"), [(0.5, 0.5), (6.0, 3.0), (19.0, 4.75), (-1.0, 0.0)])
+def test_a_step_is_halved_until_the_dual_falls(step, taken):
+    """One entry 1, eta = 0.1: the dual a + b + (1 - a - b)_+^2 / 0.2 is 5 at 0, and a beyond 1."""
+    one, zero = np.array([1.0]), np.array([0])
+    at = np.zeros(1)
+    gradient = np.array([1.0 - 10.0, 1.0 - 10.0])
+    a, b = steps._shorter(one, zero, zero, 0.1, at, at, np.array([step, 0.0]), gradient)
+    assert (a.tolist(), b.tolist()) == ([taken], [0.0])
+    a, b = steps._shorter(one, zero, zero, 0.1, at, at, np.array([0.0, step]), gradient)
+    assert (a.tolist(), b.tolist()) == ([0.0], [taken])
+
+
+def test_the_minimum_over_some_entries_has_sums_of_one():
+    C = np.abs(coefficients(12, seed=5))
+    C[np.diag_indices(12)] = 0.5
+    inside = np.random.default_rng(2).random((12, 12)) < 0.5
+    inside |= np.eye(12, dtype=bool)
+    entries = steps._Entries(*np.nonzero(inside), C[inside], 12)
+    a, b, error = steps._minimise(entries, 0.3, np.zeros(12), np.zeros(12), 1e-10)
+    A = np.where(inside, np.maximum(C - a[:, None] - b, 0.0), 0.0) / 0.3
+    sums = np.concatenate([A.sum(axis=0), A.sum(axis=1)])
+    np.testing.assert_allclose(sums, 1.0, atol=1e-10)
+    assert error == pytest.approx(np.abs(1.0 - sums).max(), abs=1e-15)
+    a, b, error = steps._minimise(entries, 0.3, np.zeros(12), np.zeros(12), 0.5)
+    A = np.where(inside, np.maximum(C - a[:, None] - b, 0.0), 0.0) / 0.3
+    rough = np.abs(1.0 - np.concatenate([A.sum(axis=0), A.sum(axis=1)])).max()
+    assert error == pytest.approx(rough)
+    assert 1e-10 < error <= 0.5
+
+
 def test_thresholds_leave_each_row_a_sum_of_eta():
     random = np.random.default_rng(0)
     row = np.repeat(np.arange(7), random.integers(1, 9, size=7))
@@ -91,11 +217,17 @@ def test_thresholds_leave_each_row_a_sum_of_eta():
 
 def test_what_does_not_converge_is_said(monkeypatch):
     monkeypatch.setattr("dcfsc.affinity.doubly_stochastic.STEPS", 1)
+    given = ExplicitCoefficients(torch.from_numpy(coefficients(60)))
     with pytest.warns(ConvergenceWarning, match="raise eta"):
-        DoublyStochastic(0.001)(ExplicitCoefficients(torch.from_numpy(coefficients(60))), 3)
+        DoublyStochastic(0.001)(given, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DoublyStochastic(2.0, tol=0.1)(given, 3)
 
 
-@pytest.mark.parametrize("options", [{"eta": 0.0}, {"eta": -1.0}, {"tol": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"eta": 0.0}, {"eta": -1.0}, {"tol": 0.0}, {"eta": np.inf}, {"tol": np.nan}]
+)
 def test_bad_parameters_are_refused(options):
     with pytest.raises(InputError, match="must be a positive number"):
         DoublyStochastic(**options)

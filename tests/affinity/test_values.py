@@ -306,6 +306,14 @@ def test_low_rank_refuses_what_has_no_meaning(options):
         LowRank(**options)
 
 
+def test_the_defaults_are_those_of_the_documentation():
+    """docs/how_it_works.md has the graph of the default."""
+    assert TopK() == TopK(8, 4.0, "auto", True, "exact", "auto")
+    assert LowRank() == LowRank(0.2, 3, 1.0, 4096)
+    assert RowSpace() == RowSpace(1e-4, 4)
+    assert Symmetric() == Symmetric(True, 1.0)
+
+
 def test_the_least_options_that_have_a_meaning_are_taken():
     assert LowRank(share=1.0, dim=1, power=0.1).dim == 1
     assert TopK(k=1, power=0.1).k == 1

@@ -38,7 +38,10 @@ class Edit(NamedTuple):
 
 
 def edits(tree: ast.Module, source: str, skipped: set[str]) -> list[Edit]:
-    """Every change to be made to a module, in a fixed order, none of them made."""
+    """Every change to be made to a module, in a fixed order, none of them made.
+
+    ``skipped`` names functions, classes and module-level names that are left out.
+    """
     found = _Edits(source, skipped)
     found.block(tree, "body", set(), None)
     return found.all
@@ -56,6 +59,8 @@ class _Edits:
             last = node.body[0].lineno - 1 if hasattr(node, "body") else node.end_lineno
             lines = range(node.lineno, max(last, node.lineno) + 1)
             if _left_out(node) or self.marked & {*lines}:
+                continue
+            if function is None and _stored(node) & self.skipped:
                 continue
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 self.definition(node)

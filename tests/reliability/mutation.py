@@ -1,13 +1,16 @@
 """How many small bugs, put into a folder of the library one at a time, do its tests notice?
 
-    python tests/reliability/mutation.py metrics affinity --sample 150 --seed 0 --jobs 2 \
-        --list-survivors --json results/benchmarks/mutation.json
+    python tests/reliability/mutation.py spectral --sample 150 --jobs 8 --json spectral.json
+    python tests/reliability/mutation.py metrics affinity --sample 150 --jobs 8 --json others.json
+    python tests/reliability/mutation.py --merge spectral.json others.json \
+        --json results/benchmarks/mutation.json
 
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
 then runs the tests that execute its statement, quickest first, until one fails, in a forked process
 that has imported everything but dcfsc. A mutant that no test executes has survived, and one that
 takes ten times as long as the unchanged code is killed. CPU only; nothing is needed beside what the
-tests need. (mutmut 3 leaves out what stands outside functions or under decorators.)
+tests need. Commands for several folders may run side by side, each with a file of its own, which
+--merge puts together. (mutmut 3 leaves out what stands outside functions or under decorators.)
 """
 
 from __future__ import annotations
@@ -53,9 +56,12 @@ TESTS = {
     "self_expression": ["tests/self_expression", *CONTRACTS],
     "neighbours": ["tests/neighbours", CONTRACTS[0]],
 }
-# Files, and functions or classes of files, that are left out, and why.
+# The folders that the total is taken over; in the others most changes change speed alone.
+CORE = ("self_expression", "affinity", "spectral", "representations", "training", "metrics")
+# Files, and functions, classes or constants of files, that are left out, and why.
 PROCESSES = "several processes, which tests/distributed starts anew"
 ESTIMATE = "an estimate of memory, compared with measured peaks within a factor"
+BLOCKS = "how much is held or done at a time, which changes memory and speed alone"
 SKIPPED = {
     "neighbours/half_kernel.py": "a CUDA kernel",
     "neighbours/sharded.py": PROCESSES,
@@ -68,6 +74,23 @@ SKIPPED = {
     "self_expression/low_rank.py:low_rank_subspace_memory": ESTIMATE,
     "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory": ESTIMATE,
     "self_expression/sparse.py:sparse_self_expression_memory": ESTIMATE,
+    "affinity/doubly_stochastic.py:BLOCK": BLOCKS,
+    "neighbours/approximate.py:_TILE_BYTES": BLOCKS,
+    "neighbours/exact.py:_TILE_BYTES": BLOCKS,
+    "neighbours/exact.py:_GATHER_BYTES": BLOCKS,
+    "neighbours/exact.py:_DIRECT_BYTES": BLOCKS,
+    "neighbours/half_filter.py:_BOUND_BYTES": BLOCKS,
+    "neighbours/half_filter.py:_CHUNK_ROWS": BLOCKS,
+    "self_expression/elastic_net.py:_CPU_BLOCK": BLOCKS,
+    "self_expression/gram.py:CHUNK_ELEMENTS": BLOCKS,
+    "self_expression/gram.py:_COLUMN_BLOCK": BLOCKS,
+    "self_expression/matching_pursuit.py:_GRAM_BYTES": BLOCKS,
+    "self_expression/sparse.py:_SCAN": BLOCKS,
+    "self_expression/triangular.py:_LEAF": BLOCKS,
+    "spectral/confidence.py:CHUNK": BLOCKS,
+    "spectral/descent.py:_CHUNK_ELEMENTS": BLOCKS,
+    "spectral/exchange.py:_PADDED_ELEMENTS": BLOCKS,
+    "training/chunked.py:EVALUATION_CHUNK": BLOCKS,
 }
 SLOWER, FLOOR = 10, 5.0  # a test may take SLOWER times its CPU seconds and FLOOR more
 MEMORY = 8 << 30  # bytes that a mutant may take
@@ -305,19 +328,41 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", nargs="+", help="folders below src/dcfsc")
+    parser.add_argument("folders", nargs="*", help="folders below src/dcfsc")
     parser.add_argument("--only", nargs="*", help="files of them, by the ends of their names")
     parser.add_argument("--sample", type=int, help="so many mutants of a folder, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--list-survivors", action="store_true")
+    parser.add_argument("--merge", nargs="+", type=Path, help="files of earlier commands")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if bool(options.folders) == bool(options.merge):
+        parser.error("give folders, or files to merge")
+    here, options.quiet = Path.cwd(), True
     os.chdir(ROOT)
     figures = {folder: examine(folder, options) for folder in options.folders}
     if options.json:
-        record = {"seed": options.seed, "sample": options.sample, "folders": figures}
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+        options.json, merged = here / options.json, [here / path for path in options.merge or ()]
+        write(options, figures, [json.loads(path.read_text())["figures"] for path in merged])
+
+
+def write(options: argparse.Namespace, figures: dict[str, Any], earlier: list[Any]) -> None:
+    """A row for each folder, with its command, machine and code; the total of a merger."""
+    sys.path.append(str(ROOT / "benchmarks"))
+    import measure  # imports dcfsc, which no mutant must find imported
+
+    if not earlier:
+        command = measure.record_of("mutation", {})["command"]
+        for folder, found in figures.items():
+            row = {"seed": options.seed, "sample": options.sample, "command": command, **found}
+            measure.finish_row(options, "mutation", folder, row)
+        return
+    rows = {folder: row for part in earlier for folder, row in part.items()}
+    known = [rows[folder] for folder in CORE if folder in rows]
+    core = {name: sum(row[name] for row in known) for name in ("mutants", "tried", "killed")}
+    core["percent"] = 100 * core["killed"] / core["tried"]
+    measure.write_json(options.json, measure.record_of("mutation", rows, core=core))
 
 
 if __name__ == "__main__":

@@ -114,6 +114,49 @@ def test_restarts_never_lower_the_discretisations_objective():
     assert reached[-1] > reached[0]
 
 
+def test_the_polar_factor_and_the_sum_of_singular_values(monkeypatch):
+    M = np.random.default_rng(0).normal(size=(5, 5))
+    U, s, Wt = np.linalg.svd(M)
+    whole, drivers = assignment.scipy.linalg.svd, []
+
+    def fails_at_first(M, lapack_driver="gesdd"):
+        drivers.append(lapack_driver)
+        if lapack_driver == "gesdd":
+            raise assignment.scipy.linalg.LinAlgError
+        return whole(M, lapack_driver=lapack_driver)
+
+    for svd in (whole, fails_at_first):
+        monkeypatch.setattr(assignment.scipy.linalg, "svd", svd)
+        Q, total = assignment._polar(M)
+        np.testing.assert_allclose(Q, U @ Wt, atol=1e-12)
+        assert total == pytest.approx(s.sum(), rel=1e-12)
+    assert drivers == ["gesdd", "gesvd"]
+
+
+def test_the_rotation_starts_from_rows_as_orthogonal_as_there_are():
+    a, b, c = np.eye(3)
+    Xr = np.stack([a, 0.8 * a + 0.6 * b, b, 0.6 * b + 0.8 * c, c])
+    # From the second row: c is orthogonal to it, and then b overlaps by 0.6, a by 0.8.
+    np.testing.assert_array_equal(assignment._spread_rows(Xr, 1), np.stack([Xr[1], c, b], axis=1))
+
+
+def test_the_alternation_ends_where_labels_and_rotation_agree():
+    V = np.random.default_rng(1).normal(size=(60, 4))
+    Xr = V / np.linalg.norm(V, axis=1, keepdims=True)
+    R = assignment._spread_rows(Xr, 0)
+    reached = [assignment._alternate(Xr, R, max_iter) for max_iter in range(8)]
+    np.testing.assert_array_equal(reached[0][0], (Xr @ R).argmax(axis=1))
+    for labels, total in reached:
+        assert total == pytest.approx(agreement(V, labels), rel=1e-12)
+    totals = [total for _, total in reached]
+    assert totals == sorted(totals)
+    assert totals[2] > totals[1] > totals[0]
+    labels, _ = assignment._alternate(Xr, R, 200)
+    M = np.eye(4)[labels].T @ Xr
+    U, _, Wt = np.linalg.svd(M)
+    np.testing.assert_array_equal((Xr @ (U @ Wt).T).argmax(axis=1), labels)
+
+
 def test_small_discretisation_is_optimal():
     rng = np.random.default_rng(2)
     V = np.linalg.qr(rng.normal(size=(7, 2)))[0]
@@ -146,6 +189,17 @@ def test_fewer_distinct_rows_than_clusters_give_fewer_clusters_and_say_so(method
     with pytest.warns(UserWarning, match="2 clusters were found where 3"):
         labels = assign(V, 3, method=method, random_state=0)
     assert same_partition(labels, np.repeat([0, 1], 10))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("length", "label"), [(0.7e-13, 1), (1.5e-13, 0)])
+def test_a_row_of_rounding_errors_alone_joins_the_largest_cluster(method, length, label):
+    V = embed(np.kron(np.eye(2), np.ones((10, 10))), 2, random_state=0)
+    kept = {"degrees": V.degrees[3:], "isolated": V.isolated[3:], "set_aside": V.set_aside[3:]}
+    vectors = V.vectors[3:].copy()  # seven points in the first cluster, ten in the second
+    vectors[6] *= length / np.linalg.norm(vectors[6])
+    labels = assign(replace(V, vectors=vectors, **kept), 2, method=method, random_state=0)
+    np.testing.assert_array_equal(labels, [0] * 6 + [label] + [1] * 10)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -231,6 +285,8 @@ def test_the_filter_is_the_resolvent_of_the_laplacian():
     # Three pieces: their indicators count, and what divides a piece does not. Rounding is no gap.
     pieces = spectral_filter(np.array([1.0 + 1e-15, 1.0, 1.0 - 1e-15, 0.9, 0.8]), 3)
     np.testing.assert_allclose(pieces, [1, 1, 1, 0, 0], atol=1e-5)
+    nearly = spectral_filter(np.array([1.0, 1.0, 1.0 - 3e-9]), 2)
+    np.testing.assert_allclose(nearly, [1, 1, 0.25], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("touching", "displaced"), [(3e-3, False), (6e-3, True)])

@@ -71,11 +71,67 @@ def test_duplicates_loops_and_unsorted_entries_are_read():
     )
 
 
+def test_entries_that_are_stored_twice_are_added_in_a_copy():
+    data, columns = np.array([0.5, 0.25, 1.0, 0.25, 0.5, 1.0]), np.array([1, 1, 2, 0, 0, 0])
+    A = sp.csr_array((data, columns, np.array([0, 3, 5, 6])), shape=(3, 3))
+    graph = read_on_device(A, CPU)
+    np.testing.assert_array_equal(graph.degrees, [1.75, 0.75, 1.0])
+    assert A.nnz == 6
+
+
+@pytest.mark.parametrize("read", [read_affinity, lambda A: read_on_device(A, CPU)])
+def test_any_points_of_a_graph_are_a_graph(read):
+    A = random_affinity(20, 0.4).toarray()
+    np.fill_diagonal(A, 0.0)
+    keep = np.arange(20) % 3 != 1  # links of kept points to others are cut
+    for matrix in (sp.csr_array(A), sp.csr_array(A * (1 + 1e-12 * np.triu(A > 0.5)))):
+        graph = read(matrix).subgraph(keep)
+        W = A[np.ix_(keep, keep)] / A.max()
+        np.testing.assert_allclose(graph.degrees, W.sum(1), rtol=1e-9)
+        root = 1.0 / np.sqrt(W.sum(1) + 0.1)
+        expected = root[:, None] * (W + 0.1 / len(W)) * root
+        np.testing.assert_allclose(graph.normalized(0.1).dense(), expected, rtol=1e-9)
+
+
+def test_products_of_a_graph_with_one_sided_entries():
+    A = random_affinity(20, 0.4).toarray()
+    np.fill_diagonal(A, 0.0)
+    A[2, 5] = A[5, 2] = 0.0
+    A[2, 5] = 1e-12  # has no mirror image, so the host reads it
+    S = read_on_device(sp.csr_array(A), CPU).normalized(0.0)
+    mean = (A + A.T) / 2
+    root = 1.0 / np.sqrt(mean.sum(1))
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    expected = root[:, None] * (mean @ (root[:, None] * X))
+    np.testing.assert_allclose(S.apply(torch.from_numpy(X)), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("read", [read_affinity, lambda A: read_on_device(A, CPU)])
+@pytest.mark.parametrize(
+    ("dtype", "gap", "accepted"),
+    [
+        (np.float32, 5e-6, True),
+        (np.float32, 2e-5, False),
+        (np.float64, 5e-9, True),
+        (np.float64, 2e-8, False),
+    ],
+)
+def test_asymmetry_is_judged_by_its_precision_and_the_largest_entry(read, dtype, gap, accepted):
+    A = np.array([[0.0, 4.0, 2.0], [4.0, 0.0, 1.0], [2.0, 1.0, 0.0]], dtype=dtype)
+    A[0, 2] += 4.0 * gap
+    if accepted:
+        np.testing.assert_allclose(read(sp.csr_array(A)).degrees, [1.5, 1.25, 0.75], rtol=1e-5)
+    else:
+        with pytest.raises(InputError, match="not symmetric"):
+            read(sp.csr_array(A))
+
+
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
         ([[0, np.nan], [np.nan, 0]], "2 NaN or infinite"),
         ([[0, -1.0], [-1.0, 0]], "negative"),
+        ([[0, -1.0, 2.0], [-1.0, 0, 0], [2.0, 0, 0]], "negative"),
         ([[0, 1.0], [0.9, 0]], "not symmetric"),
         ([[0, 1.0], [0, 0]], "not symmetric"),
         ([[1.0, 0], [0, 1.0]], "all zero"),

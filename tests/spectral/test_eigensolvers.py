@@ -152,6 +152,18 @@ def test_orthonormal_bases_of_dependent_columns(n):
             np.testing.assert_allclose(Q @ (Q.T @ left), left, atol=1e-7)
 
 
+def test_random_blocks_are_centred_and_depend_on_the_start_alone():
+    W = eigensolvers._random_block(start(5000), 3, torch.device("cpu"))
+    assert W.shape == (5000, 3)
+    assert W.dtype == torch.float64
+    assert W.min() >= -0.5
+    assert W.max() < 0.5
+    np.testing.assert_allclose(W.mean(0), 0.0, atol=0.02)
+    assert torch.equal(W, eigensolvers._random_block(start(5000), 3, torch.device("cpu")))
+    other = eigensolvers._random_block(start(5000, seed=1), 3, torch.device("cpu"))
+    assert not (other == W).any()
+
+
 def test_filter_grows_above_its_interval_and_is_small_inside():
     spectrum = torch.linspace(-1, 1, 41, dtype=torch.float64)
     S = eigensolvers.DenseAffinity(torch.diag(spectrum))

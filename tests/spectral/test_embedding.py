@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -319,6 +320,13 @@ def test_eigengap_by_hand_and_its_errors():
         eigengap([1.0, 0.5])
     with pytest.raises(InputError, match="descending"):
         eigengap([0.1, 0.5, 1.0])
+    with pytest.raises(InputError, match="at least 2"):
+        eigengap([1.0], minimum=0)
+    with pytest.raises(InputError, match="finite"):
+        eigengap([1.0, np.nan, 0.5])
+    assert [K for K, _ in eigengap([1.0, 0.5, 0.4], minimum=0)] == [1, 2]
+    assert [K for K, _ in eigengap([1.0, 0.75, 0.5, 0.25], minimum=1)] == [1, 2, 3]  # all alike
+    assert [K for K, _ in eigengap([1.0, 0.5, 0.5 + 1e-9])] == [2]  # rounding is no rise
 
 
 def strays(sizes, isolated, k):
@@ -347,6 +355,8 @@ def strays(sizes, isolated, k):
         ([50, *[5] * 10], 200, 2, []),
         # Nor is anything where fewer than k points would be left.
         ([3, 1], 0, 4, []),
+        ([4, 2], 100, 4, [2]),
+        ([4, 2], 100, 5, []),
     ],
 )
 def test_strays_at_their_bounds(sizes, isolated, k, expected):
@@ -378,10 +388,38 @@ def test_missing_columns_are_indicators_of_points_set_aside(kept):
 
 
 def test_signs_repeat_by_the_entry_of_largest_magnitude():
-    V = torch.tensor([[0.1, -0.9], [-0.8, 0.3], [0.2, 0.5]])
-    torch.testing.assert_close(
-        embedding._signed(V), torch.tensor([[-0.1, 0.9], [0.8, -0.3], [-0.2, -0.5]])
-    )
+    V = torch.tensor([[0.1, -0.9, 0.4], [-0.8, 0.3, 0.7], [0.2, 0.5, -0.6]])
+    expected = torch.tensor([[-0.1, 0.9, 0.4], [0.8, -0.3, 0.7], [-0.2, -0.5, -0.6]])
+    torch.testing.assert_close(embedding._signed(V), expected)
+
+
+@pytest.mark.parametrize(
+    ("device", "n", "k", "multiple", "expected"),
+    [
+        # a dense factorisation up to 500 points, 2,000 on a GPU, or for a quarter of the spectrum
+        ("cpu", 500, 5, False, ["eigh", "arpack", "block"]),
+        ("cpu", 501, 5, False, ["arpack", "block", "eigh"]),
+        ("cpu", 501, 5, True, ["block", "arpack", "eigh"]),
+        ("cpu", 4000, 29, False, ["arpack", "block", "eigh"]),
+        ("cpu", 4000, 30, False, ["block", "arpack", "eigh"]),
+        ("cpu", 4000, 999, False, ["block", "arpack", "eigh"]),
+        ("cpu", 4000, 1000, False, ["eigh", "block", "arpack"]),
+        ("cpu", 15_000, 3750, False, ["eigh", "block", "arpack"]),
+        ("cpu", 15_001, 3751, False, ["block", "arpack", "eigh"]),
+        ("cpu", 50_000, 5, False, ["arpack", "block", "eigh"]),
+        ("cpu", 50_001, 5, False, ["block", "arpack", "eigh"]),
+        ("cuda", 2000, 5, False, ["eigh", "block", "arpack"]),
+        ("cuda", 2001, 5, False, ["block", "eigh", "arpack"]),
+        ("cuda", 2001, 5, True, ["block", "eigh", "arpack"]),
+    ],
+)
+def test_the_order_of_solvers(device, n, k, multiple, expected):
+    S = SimpleNamespace(n=n, device=torch.device(device))
+    assert embedding._preference(S, k, "auto", multiple) == expected
+    for solver in SOLVERS:
+        order = embedding._preference(S, k, solver, multiple)
+        assert order[0] == solver
+        assert sorted(order) == sorted(expected)
 
 
 def test_random_walk_vectors_divide_by_the_root_of_the_degrees_and_tau(ring_of_clusters):

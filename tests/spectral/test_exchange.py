@@ -124,6 +124,41 @@ def test_a_round_keeps_sums_and_labels_together() -> None:
     assert rounds > 2
 
 
+def test_a_trial_starts_from_the_halves_and_the_joint_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step: rows of the three clusters and their nearest go to the nearest of the centres."""
+    monkeypatch.setattr(exchange, "TRIAL_ITERATIONS", 1)
+    monkeypatch.setattr(exchange, "NEAR", 5)
+    V = torch.from_numpy(np.random.RandomState(6).standard_normal((200, 2))).float()
+    starts = from_centres(V, V[:9].double().numpy(), V[9:18].double().numpy())
+    search = Search(V, starts, tolerance(V))
+    groups = Groups(search.found)
+    search._halve(groups)
+    apart = squared_distances(search.found.centres)
+    tried = np.array([[1, 4, 0, 7], [0, 2, 3, 8], [1, 0, 5, 6]])
+    for t in search._try(groups, tried, apart):
+        for b, i in enumerate(t.where.tolist()):
+            split, first, second = next(
+                e[1:] for e in tried.tolist() if e[:2] == [i, t.clusters[b, 0]]
+            )
+            assert t.clusters[b, :3].tolist() == [split, first, second]
+            centres = starts.centres[i].numpy()
+            rest = [k for k in range(9) if k not in (split, first, second)]
+            distance = ((centres[rest, None] - centres[[split, first, second]]) ** 2).sum(2).min(1)
+            near = np.array(rest)[distance.argsort()[:2]].tolist()
+            assert t.clusters[b, 3:].tolist() == near
+            y = starts.labels[i].numpy()
+            X = V.double().numpy()
+            one, two = in_two(X[y == split])[1]
+            joint = X[(y == first) | (y == second)].mean(axis=0)
+            given = np.stack([one, joint, two, *centres[near]])
+            inside = t.before[b] < 5
+            rows = t.rows[b][inside].numpy()
+            assert sorted(rows) == np.flatnonzero(np.isin(y, t.clusters[b])).tolist()
+            expected = ((X[rows, None] - given) ** 2).sum(2).argmin(1)
+            np.testing.assert_array_equal(t.after.labels[b][inside], expected)
+            np.testing.assert_array_equal(t.clusters[b][t.before[b][inside]], y[rows])
+
+
 def test_the_gain_of_a_split_is_what_two_centres_save() -> None:
     points = np.random.RandomState(2).standard_normal((50, 4)) * [5.0, 1.0, 1.0, 1.0]
     gain, centres = in_two(points)

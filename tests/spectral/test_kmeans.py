@@ -130,6 +130,27 @@ def test_seeds_are_drawn_by_squared_distance():
     assert (from_zero == 2).mean() == pytest.approx(0.99, abs=0.012)
 
 
+@pytest.mark.parametrize("K", [1, 2, 5, 21])
+def test_seeds_are_those_of_the_definition(K):
+    """Greedy k-means++ in NumPy, with the same random numbers; coordinates are whole numbers."""
+    V = np.random.default_rng(K).integers(-9, 10, (40, 3)).astype(float)
+    ours, random = np.random.RandomState(3), np.random.RandomState(3)
+    found = kmeans.seeds(torch.from_numpy(V).float(), K, ours, 4)
+    first, draws = random.randint(40, size=4), 2 + int(np.log(K))
+    uniform = random.random_sample((K - 1, 4, draws))
+    apart = ((V[:, None] - V) ** 2).sum(2)
+    for b in range(4):
+        chosen = [first[b]]
+        nearest = apart[first[b]]
+        for u in uniform[:, b]:
+            drawn = np.searchsorted(np.cumsum(nearest), u * nearest.sum(), side="right")
+            left = np.minimum(apart[drawn], nearest).sum(1)
+            chosen.append(drawn[left.argmin()])
+            nearest = np.minimum(nearest, apart[chosen[-1]])
+        assert found[b].tolist() == chosen
+    assert ours.randint(1 << 30) == random.randint(1 << 30)
+
+
 @pytest.mark.parametrize("exchange", [False, True])
 @pytest.mark.parametrize(
     ("rows", "K", "clusters"),
@@ -160,6 +181,30 @@ def test_empty_clusters_move_to_the_farthest_rows():
     for labels in filled.labels:
         assert len(set(labels[:3].tolist())) == 1
         assert len(set(labels[2:].tolist())) == 3
+
+
+def test_every_empty_cluster_gets_a_row_of_its_own():
+    """Two batches with other empty clusters; the rows come by their distance to their centre."""
+    V = torch.tensor([[0.0], [1.0], [-1.0], [7.0], [-9.0], [-9.0]])
+    labels = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 0, 2, 1, 1]])
+    given = descent.Partitions.of(V[None], labels, 3)
+    found = kmeans._filled(V, given, 0.0)
+    for labels, centres in zip(found.labels, found.centres[..., 0], strict=True):
+        assert sorted(centres.tolist()) == [-9.0, 0.0, 7.0]
+        assert centres[labels].tolist() == [0.0, 0.0, 0.0, 7.0, -9.0, -9.0]
+    assert torch.equal(given.labels[0], torch.ones(6, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(("apart", "merged"), [(0.75e-9, True), (1.5e-9, False)])
+def test_centres_are_the_same_by_the_rows_length(apart, merged):
+    V = torch.full((4, 4), 0.5)  # rows of length 1
+    centres = torch.full((1, 3, 4), 0.5, dtype=torch.float64)
+    centres[0, 2, 0] += apart
+    centres[0, 1] = -3.0
+    found = descent.Partitions(
+        torch.tensor([[2, 0, 1, 2]]), centres, torch.ones((1, 3), dtype=torch.float64)
+    )
+    assert kmeans._merged(found, V).tolist() == ([0, 0, 1, 0] if merged else [2, 0, 1, 2])
 
 
 @pytest.mark.parametrize("exchange", [False, True])
