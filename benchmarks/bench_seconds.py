@@ -4,6 +4,7 @@
     DCFSC_DATA=... python benchmarks/bench_seconds.py --device cuda --json ...
 
 "fast" is `dcfsc fit --fast`: the samples as they are, and plain k-means. Medians of ``--repeats``.
+"expected" is what the estimate says before a fit (dcfsc.estimators.estimate) on this machine.
 ``--data`` measures some of the sets of samples.py and replaces their rows in the file.
 """
 
@@ -19,7 +20,11 @@ from measure import finish_row, parser
 from sklearn.cluster import SpectralClustering
 
 from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.estimators.estimate import estimate, rate
+from dcfsc.machine import resolve_device
 from dcfsc.metrics import clustering_error
+from dcfsc.representations import create
+from dcfsc.representations.base import Setting
 
 DATA = (
     *("digits", "orl", "photographs", "mnist-5000", "eyaleb", "coil100"),
@@ -43,6 +48,12 @@ def measure(model: Any, X: np.ndarray, y: np.ndarray, repeats: int) -> dict[str,
     }
 
 
+def expected(X: np.ndarray, K: int, device: str) -> dict[str, float]:
+    """Seconds and bytes that the default is expected to take."""
+    found = estimate(len(X), K, create("auto", Setting(X.shape[1:], K)))
+    return {"seconds": found.flops / rate(resolve_device(device)), "bytes": found.bytes}
+
+
 def main() -> None:
     options = parser(__doc__, device="cpu")
     options.add_argument("--data", nargs="*", default=DATA, choices=list(samples.SETS))
@@ -51,7 +62,7 @@ def main() -> None:
         K = int(y.max()) + 1
         common: dict[str, Any] = {"device": args.device, "random_state": 0}
         ClosedFormSubspaceClustering(K, **common).fit(X[:: max(1, len(X) // 1000)])  # warm up
-        record: dict[str, Any] = {"N": len(X), "K": K}
+        record: dict[str, Any] = {"N": len(X), "K": K, "expected": expected(X, K, args.device)}
         for kind, given in (("default", {}), ("fast", FAST)):
             model = ClosedFormSubspaceClustering(K, **common, **given)
             record[kind] = measure(model, X, y, args.repeats)

@@ -12,7 +12,17 @@ def stage(text: str, *values: object) -> None:
     logger.info(text, *values)
 
 
+def announce(text: str, *values: object) -> None:
+    """Say something that stays on the terminal while stages come and go."""
+    logger.info(text, *values, extra={"stays": True})
+
+
+def announced() -> bool:
+    """Whether somebody reads what is said."""
+    return logger.isEnabledFor(logging.INFO)
+
+
 def progress(done: int, total: int) -> None:
     """Say how much of the stage is done: so many of ``total`` parts that take the same time."""
-    if logger.isEnabledFor(logging.INFO):
+    if announced():
         logger.info("%d of %d", done, total, extra={"done": done, "total": total})

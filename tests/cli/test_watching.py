@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dcfsc.cli import app, watching
 from dcfsc.datasets import synthetic
-from dcfsc.stages import logger, progress, stage
+from dcfsc.stages import announce, logger, progress, stage
 
 
 class Terminal(io.StringIO):
@@ -67,6 +67,18 @@ def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
         assert status.shown.live.is_started
     assert logger.handlers == []
     assert screen.getvalue().rstrip("\n").endswith("\x1b[2K")  # the line is wiped out
+
+
+def test_an_announcement_stays_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with watching.watching(["fit", "data"]):
+        stage("reading")
+        announce("about %s on %s", "40 s", "2 cores")
+        status = next(h for h in logger.handlers if isinstance(h, watching.Status))
+        assert status.shown.tasks[0].description == "reading"
+    assert "about 40 s on 2 cores\n" in screen.getvalue()
 
 
 def test_a_terminal_shows_how_much_is_done_and_the_time_left(

@@ -77,6 +77,8 @@ class Status(logging.Handler):
         text = record.getMessage()
         if hasattr(record, "total"):
             self._advance(record.done, record.total)  # type: ignore[attr-defined]
+        elif hasattr(record, "stays"):
+            self.shown.console.print(text, highlight=False)
         elif text:
             self.began = None
             self.shown.update(self.task, description=text, left="")

@@ -20,9 +20,10 @@ from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import check_form
-from dcfsc.stages import stage
+from dcfsc.stages import announced, stage
 
 from .base import SubspaceClusterer
+from .estimate import announce_long_work
 from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
@@ -141,6 +142,9 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         setting = self._setting(n_clusters, check_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
+        if announced() and setting.sparse_exact and not distributed.active():
+            device = resolve_device(self.device)
+            announce_long_work(X.shape, n_clusters, candidates, device)
         self._representation, rows, self.stability_ = choose(candidates, self._rows(X), setting)
         self._training_features = self._representation.transform(rows)
         self._cluster(X, self._solve(), n_clusters, random_state)

@@ -131,6 +131,24 @@ class Representation(ABC):
         """The shape of what :meth:`transform` keeps of a sample; as wide as it, unless said."""
         return (math.prod(self.setting.sample_shape),)
 
+    @property
+    def row_width(self) -> int:
+        """Features of a row that is compared, before anything is learnt: an upper bound."""
+        return math.prod(self.setting.sample_shape)
+
+    @property
+    def scans(self) -> int:
+        """How often all pairs of samples are compared to find neighbours."""
+        return 1
+
+    def flops(self, n: int, N: int) -> float:
+        """Operations, in matrix products, to learn from n samples and to solve N of them."""
+        return learning_flops(N, self.row_width)
+
+    def bytes(self, n: int) -> float:
+        """Memory to learn from n samples."""
+        return learning_bytes(n, self.row_width) if self.learns else 0.0
+
     @abstractmethod
     def solve(self, R: Tensor) -> Operator:
         """The operator of the samples whose transform is R (N, ...)."""
@@ -145,6 +163,27 @@ class Representation(ABC):
 
 def is_image(sample_shape: Sequence[int]) -> bool:
     return len(sample_shape) in (2, 3)
+
+
+# What is slower than a large matrix product in float32 counts for more operations.
+DOUBLE = 2.0  # a product in float64
+EIGENVALUES, EIGENVECTORS, FACTOR = 4.0, 18.0, 4.0  # times the cube of the size
+PAIR = 100.0  # to keep a pair of samples if it is among the nearest
+
+
+def learning_flops(n: int, d: int) -> float:
+    """Operations for the closed form of n samples of d features, with its ridge."""
+    return 2.0 * DOUBLE * n * d * min(n, d) + (EIGENVALUES + FACTOR) * float(min(n, d)) ** 3
+
+
+def learning_bytes(n: int, d: int) -> float:
+    """Memory for n samples of d features in float64, a copy, and matrices of the smaller size."""
+    return 8.0 * (2.0 * n * d + 3.0 * min(n, d) ** 2)
+
+
+def scan_flops(n: int, d: int) -> float:
+    """Operations to find the nearest of n samples of d features by comparing all pairs."""
+    return n**2 * (2.0 * d + PAIR)
 
 
 def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:

@@ -31,12 +31,16 @@ from dcfsc.self_expression import CosineForm, Operator, RidgeFactor, choose_lam,
 from dcfsc.self_expression.gram import row_chunks
 
 from .base import (
+    DOUBLE,
+    FACTOR,
     SUBSPACE_DIM,
     Part,
     Representation,
     Setting,
+    learning_flops,
     need_unit_length_without_ridge,
     restored,
+    scan_flops,
 )
 
 TOPK = TopK()
@@ -68,6 +72,10 @@ class NeighbourMetric(Representation):
     def transform(self, Z: Tensor) -> Tensor:
         return in_metric(Z, self.T)
 
+    def flops(self, n: int, N: int) -> float:
+        d = self.row_width
+        return metric_flops(n, d, self.rounds) + 2.0 * N * d**2
+
     def solve(self, R: Tensor) -> CosineForm:
         return CosineForm(R)
 
@@ -89,6 +97,12 @@ class NeighbourMetricTwice(NeighbourMetric):
     def considered(cls, setting: Setting) -> bool:
         few = int(np.prod(setting.sample_shape)) <= MOST_FEATURES
         return few and cls.obstacle(setting) is None
+
+
+def metric_flops(n: int, d: int, rounds: int) -> float:
+    """Operations for the metric of n samples of d features after some rounds."""
+    each = scan_flops(n, d) + 2.0 * DOUBLE * n * d**2 + FACTOR * float(d) ** 3
+    return learning_flops(n, d) + rounds * each
 
 
 def in_metric(Z: Tensor, T: Tensor) -> Tensor:

@@ -30,15 +30,18 @@ from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_sca
 from dcfsc.self_expression import Combined, CosineForm, choose_lam, solve, target_dof
 
 from .base import (
+    DOUBLE,
+    EIGENVECTORS,
     SUBSPACE_DIM,
     Part,
     Representation,
     Setting,
     is_image,
+    learning_bytes,
     need_unit_length_without_ridge,
     restored,
 )
-from .neighbour_metric import in_metric, neighbour_metric
+from .neighbour_metric import in_metric, metric_flops, neighbour_metric
 from .stability import MOST_SAMPLES, sampled_rows
 
 SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller image
@@ -48,6 +51,8 @@ LOOKED_AT = 1000  # samples that say how images vary
 ROUGH = 0.7  # benchmark problems have 0.03 to 0.43, the same with shuffled pixels 0.95 to 1.08
 SMALL_MULTIPLE = 4  # of the sample's size: of more samples, what is known of it is a small part
 J = 2
+PATHS = 81  # of eight angles at two scales: 1 + 8 J + 64 J (J - 1) / 2
+PIXEL = 27e3  # operations for all of a pixel's paths
 _PREFIX = "scattering_"
 
 
@@ -155,6 +160,31 @@ class ScatteringMetric(Representation):
     @property
     def row_shape(self) -> tuple[int, ...]:
         return (2, len(self.T))
+
+    @property
+    def row_width(self) -> int:
+        return min(N_COMPONENTS, self._n_coefficients)
+
+    @property
+    def scans(self) -> int:
+        return 3
+
+    @property
+    def _n_coefficients(self) -> int:
+        *channels, h, w = enlarged_shape(self.setting.sample_shape)
+        return int(np.prod(channels)) * PATHS * (-(-h // 2**J)) * (-(-w // 2**J))
+
+    def flops(self, n: int, N: int) -> float:
+        *channels, h, w = enlarged_shape(self.setting.sample_shape)
+        D, k = self._n_coefficients, min(n, self.row_width)
+        pixels = int(np.prod(channels)) * (h + 2 * 2**J) * (w + 2 * 2**J)
+        images = 2.0 * (n + N if n < N else n) * (PIXEL * pixels + 2.0 * D * k)
+        small = min(n, D)
+        components = 2.0 * DOUBLE * n * D * small + EIGENVECTORS * float(small) ** 3
+        return images + components + metric_flops(n, k, 1) + 4.0 * N * k**2
+
+    def bytes(self, n: int) -> float:
+        return learning_bytes(n, self._n_coefficients)
 
     def _images(self, Z: Tensor) -> Tensor:
         return enlarged(Z.reshape(len(Z), *self.setting.sample_shape))
