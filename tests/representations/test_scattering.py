@@ -81,19 +81,19 @@ def lit(n: int = 200, K: int = 4, side: int = 16) -> np.ndarray:
     return (bases[np.arange(n) % K] * light).astype(np.float32)
 
 
-def test_it_has_rivals_for_light_for_shuffled_pixels_and_for_negative_values(drift):
-    def has_no_rival(X):
-        setting = Setting(X.shape[1:], 4)
+def test_light_takes_its_head_start_and_nothing_is_known_of_what_is_no_image(drift):
+    def head_start(X):
         rows = torch.from_numpy(np.ascontiguousarray(X)).reshape(len(X), -1)
-        return ScatteringMetric(setting).has_no_rival(torch.nn.functional.normalize(rows))
+        representation = ScatteringMetric(Setting(X.shape[1:], 4))
+        return representation.head_start(torch.nn.functional.normalize(rows))
 
     X = drift[0]
-    assert has_no_rival(X)
-    assert has_no_rival(np.repeat(X[:, None], 3, axis=1))
-    assert not has_no_rival(X - X.mean())
+    assert head_start(X) == np.inf
+    assert head_start(np.repeat(X[:, None], 3, axis=1)) == np.inf
+    assert head_start(lit()) == 0.0
+    assert head_start(X - X.mean()) is None
     order = np.random.default_rng(0).permutation(256)
-    assert not has_no_rival(X.reshape(160, -1)[:, order].reshape(X.shape))
-    assert not has_no_rival(lit())
+    assert head_start(X.reshape(160, -1)[:, order].reshape(X.shape)) is None
 
 
 def test_where_it_has_rivals_they_are_compared():

@@ -134,9 +134,9 @@ def scripted(monkeypatch, separate):
 
     monkeypatch.setattr(stability, "clustered", clustered)
 
-    def run(**moved):
+    def run(margin=MARGIN, **moved):
         candidates = [Scripted(name, share, separate) for name, share in moved.items()]
-        chosen, scores = race(candidates, separate, SETTING)
+        chosen, scores = race(candidates, separate, SETTING, margin)
         return chosen.name, scores, [c.seen for c in candidates]
 
     return run
@@ -150,6 +150,12 @@ def test_the_first_is_taken_unless_another_is_stabler_by_the_margin(scripted):
     chosen, scores, _ = scripted(first=0.01, second=0.0)
     assert 0.0 < scores["second"] - scores["first"] < MARGIN
     assert chosen == "first"
+
+
+def test_the_margin_is_the_preferred_ones_own(separate, scripted):
+    assert scripted(first=0.01, second=0.0)[0] == "first"
+    assert scripted(0.0, first=0.01, second=0.0)[0] == "second"
+    assert scripted(0.0, first=0.0, second=0.0)[0] == "first"  # of equals
 
 
 def test_a_candidate_that_cannot_win_is_dropped_and_a_close_race_goes_on(scripted):
@@ -178,6 +184,7 @@ def test_what_is_decided():
     assert decided([])
     assert not decided([Lead(0.06, 0.02)])
     assert decided([Lead(0.08, 0.02)])
+    assert decided([Lead(0.06, 0.02)], margin=0.0)
     assert not decided([Lead(0.2, 0.02), Lead(0.19, 0.02)])
     assert decided([Lead(0.2, 0.02), Lead(0.1, 0.05)])
 

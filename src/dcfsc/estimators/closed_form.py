@@ -66,10 +66,9 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         "counts": logarithms of word counts, with more weight for rare words.
         "scattering": scattering coefficients of images, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images together with copies that are shifted by one
-        pixel, mirrored, or both. "auto" takes "scattering" for images in which light does not
-        vary. It prefers "scattering" for other images and
-        "given" for other samples, unless another of "given", "metric-twice" and "scattering" gives
-        clearly more stable clusters. It takes "affine" for samples that lie on such flats nearly
+        pixel, mirrored, or both. "auto" takes "scattering" for images, unless light varies in
+        them: then the most stable of "given", "metric-twice" and "scattering". It prefers "given"
+        for other samples, unless "metric-twice" gives clearly more stable clusters. It takes "affine" for samples that lie on such flats nearly
         exactly, "counts" for whole numbers that are mostly zero, and "given" if you set ``lam``,
         ``subspace_dim`` or ``normalize=False``.
     working_size : "auto", None or (height, width)

@@ -100,9 +100,12 @@ class Representation(ABC):
         """Whether "auto" takes it for samples X (n, d) as given; None lets stability decide."""
         return None
 
-    def has_no_rival(self, Z: Tensor) -> bool:
-        """Whether, as the preferred one for rows Z (n, d), it is taken without a comparison."""
-        return False
+    def head_start(self, Z: Tensor) -> float | None:
+        """By how much others must be more stable, if it is preferred for rows Z (n, d).
+
+        Infinite where it needs no comparison, None where nothing speaks for or against it.
+        """
+        return None
 
     def rows(self, X: Tensor) -> Tensor:
         """The rows Z that it takes of samples X (n, d) as given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +19,7 @@ from .given import Given
 from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
 from .orbits import Mirror, Shifts, ShiftsAndMirror
 from .scattering import ScatteringMetric
-from .stability import common_sample, enough_samples, race
+from .stability import MARGIN, common_sample, enough_samples, race
 
 logger = logging.getLogger("dcfsc")
 
@@ -61,7 +62,7 @@ def choose(
     """Choose a candidate for samples X (N, d): return it fitted, its rows, and all stabilities.
 
     A candidate that the samples suit is taken without a comparison, and so is the preferred one
-    where it has no rival. Where there are too few samples
+    where its head start is infinite. Where there are too few samples
     to compare candidates, the first is taken that learns nothing from them. Where samples are
     divided among processes all of them choose by the same sample.
     """
@@ -97,9 +98,10 @@ def _preferred(
     rows = candidates[0].rows(sample)
     if len(candidates) == 1 or not enough_samples(len(sample), setting.n_clusters):
         return next(c for c in candidates if not c.learns), rows, {}
-    if candidates[0].has_no_rival(rows):
+    margin = candidates[0].head_start(rows)
+    if margin == math.inf:
         candidates = candidates[:1]  # its stability says how far to trust its clusters
-    chosen, scores = race(candidates, rows, setting)
+    chosen, scores = race(candidates, rows, setting, MARGIN if margin is None else margin)
     shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
     logger.info("representation: %s (stability: %s)", chosen.name, shown)
     return chosen, rows, scores

@@ -8,13 +8,14 @@ two graphs are added: a mirror image may join what belongs together, but does no
 neighbours there are.
 
 Aligned images under changing light are better compared by their pixels, and so is what only has the
-shape of images. Stability tells these from others, but not surely. So scattering has rivals only
-where there is a reason: where neighbours differ by smooth factors, as by light, where adjacent
-pixels are hardly alike, or where values are negative, so that neither is known.
+shape of images. Stability tells these from others, but not surely. So there is a second sign: where
+neighbours differ by smooth factors, as by light, the most stable candidate is taken; where they do
+not, scattering is. Where adjacent pixels are hardly alike, or values are negative, this is unknown.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,19 +88,19 @@ class ScatteringMetric(Representation):
     def considered(cls, setting: Setting) -> bool:
         return cls.obstacle(setting) is None
 
-    def has_no_rival(self, Z: Tensor) -> bool:
-        """Whether neighbours among the images Z (n, d) differ by other things than light."""
+    def head_start(self, Z: Tensor) -> float | None:
+        """Zero if neighbours among the images Z (n, d) differ by light, infinite if they do not."""
         chosen = np.sort(np.random.RandomState(0).permutation(len(Z))[:LOOKED_AT])
         rows = Z[torch.from_numpy(chosen).to(Z.device)]
         if float(rows.min()) < 0:
-            return False
+            return None
         x = (rows / rows.max().clamp_min(torch.finfo(rows.dtype).tiny)).float()
         x = x.reshape(len(x), -1, *self.setting.sample_shape[-2:])
         if roughness(x) >= ROUGH:
-            return False
+            return None
         lam = choose_lam(rows, target_dof(self.setting.n_clusters, SUBSPACE_DIM))
         nearest = solve(rows, lam).topk(1)[1][:, 0]
-        return smooth_share(x, x[nearest]) < SMOOTH
+        return 0.0 if smooth_share(x, x[nearest]) >= SMOOTH else math.inf
 
     def prepare(self, Z: Tensor) -> None:
         """Find the leading directions of the coefficients; parts of the sample share them."""

@@ -8,7 +8,8 @@ would make partitions agree by what the samples left out have said.)
 
 Stability is a noisy measure, and rewards coarse cuts. So the candidates come in an order of
 preference, and the first one is taken unless another is more stable by a margin. Parts are
-clustered only until that is decided.
+clustered only until that is decided. What is known of the samples may change the margin
+(:meth:`~.base.Representation.head_start`).
 
 References
 ----------
@@ -37,7 +38,7 @@ from .base import Part, Representation, Setting
 MOST_SAMPLES = 3000  # that a representation is fitted on
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
 LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
-MARGIN = 0.05  # by which a candidate must be more stable than the preferred one
+MARGIN = 0.05  # by which a candidate must be more stable, unless the preferred one says another
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
 STARTS = 3  # of k-means, each improved: a part's partition is only compared
@@ -67,7 +68,11 @@ def enough_samples(n: int, n_clusters: int) -> bool:
 
 
 def race(
-    candidates: Sequence[Representation], Z: Tensor, setting: Setting, affinity: TopK = TOPK
+    candidates: Sequence[Representation],
+    Z: Tensor,
+    setting: Setting,
+    margin: float = MARGIN,
+    affinity: TopK = TOPK,
 ) -> tuple[Representation, dict[str, float]]:
     """The candidate to take for samples like Z (n, d), and the stability of each, by name.
 
@@ -88,10 +93,10 @@ def race(
         _compare([favourite, *others], Z, new, setting, affinity, agreements)
         reference = agreements[favourite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
-        others = [c for c in others if leads[c.name].highest > MARGIN]
-        if decided([leads[c.name] for c in others]):
+        others = [c for c in others if leads[c.name].highest > margin]
+        if decided([leads[c.name] for c in others], margin):
             break
-    ahead = [c for c in others if leads[c.name].mean > MARGIN]
+    ahead = [c for c in others if leads[c.name].mean > margin]
     chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favourite)
     return chosen, {name: found.mean for name, found in agreements.items()}
 
@@ -178,12 +183,12 @@ class Lead:
         return self.mean + self.doubt
 
 
-def decided(leads: Sequence[Lead]) -> bool:
+def decided(leads: Sequence[Lead], margin: float = MARGIN) -> bool:
     """Whether one of the leads, or none, is surely above the margin and above the others."""
     if not leads:
         return True
     best = max(leads, key=lambda lead: lead.mean)
-    if best.mean - best.doubt <= MARGIN:
+    if best.mean - best.doubt <= margin:
         return False
     return all(lead is best or lead.highest < best.mean for lead in leads)
 
