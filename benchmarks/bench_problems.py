@@ -36,6 +36,8 @@ from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error, nmi
+from dcfsc.representations import create
+from dcfsc.representations.base import Setting
 
 PEERS = ("k-means", "neighbours", "two-k")
 VARIANT_SEEDS, VARIANT_SAMPLES = range(3), 1000
@@ -133,13 +135,15 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     stability = model.stability_ or {"given": 1.0}
     known = representations(X)
     taken = model.representation_
+    # Images in which light does not vary are compared with no other candidate; here they are.
+    considered = {c.name for c in create("auto", Setting(X.shape[1:], K))} | set(stability)
     errors = {
         name: [
             clustering_error(y, clustered(X, K, s, args.device, representation=name).labels_)
             for s in VARIANT_SEEDS
         ]
         for name in dict.fromkeys((*CANDIDATES, taken))
-        if name == taken or (name in known and (name in stability or not model.stability_))
+        if name == taken or (name in known and (name in considered or not model.stability_))
     }
     return {"stability": stability, "errors": errors, "chosen": taken}
 

@@ -66,11 +66,11 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         "counts": logarithms of word counts, with more weight for rare words.
         "scattering": scattering coefficients of images, in such a metric, with mirror images.
         "shifts", "mirror", "shifts+mirror": images together with copies that are shifted by one
-        pixel, mirrored, or both. "auto" takes "scattering" for images, unless light varies in
-        them: then the most stable of "given", "metric-twice" and "scattering". It prefers "given"
-        for other samples, unless "metric-twice" gives clearly more stable clusters. It takes "affine" for samples that lie on such flats nearly
-        exactly, "counts" for whole numbers that are mostly zero, and "given" if you set ``lam``,
-        ``subspace_dim`` or ``normalize=False``.
+        pixel, mirrored, or both. "auto" takes "scattering" for images, unless light varies in them:
+        then the most stable of "given", "metric-twice" and "scattering". It prefers "given" for
+        other samples, unless "metric-twice" gives clearly more stable clusters. It takes "affine"
+        for samples that lie on such flats nearly exactly, "counts" for whole numbers that are
+        mostly zero, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
