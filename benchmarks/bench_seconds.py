@@ -4,7 +4,7 @@
     DCFSC_DATA=... python benchmarks/bench_seconds.py --device cuda --json ...
 
 "fast" is `dcfsc fit --fast`: the samples as they are, and plain k-means. Medians of ``--repeats``.
-"expected" is what the estimate says before a fit (dcfsc.estimators.estimate) on this machine.
+"expected" is what the estimate says before a fit (dcfsc.representations.estimate) on this machine.
 ``--data`` measures some of the sets of samples.py and replaces their rows in the file.
 """
 
@@ -20,11 +20,11 @@ from measure import finish_row, parser
 from sklearn.cluster import SpectralClustering
 
 from dcfsc import ClosedFormSubspaceClustering
-from dcfsc.estimators.estimate import estimate, rate
 from dcfsc.machine import resolve_device
 from dcfsc.metrics import clustering_error
 from dcfsc.representations import create
 from dcfsc.representations.base import Setting
+from dcfsc.representations.estimate import estimate, rate
 
 DATA = (
     *("digits", "orl", "photographs", "mnist-5000", "eyaleb", "coil100"),

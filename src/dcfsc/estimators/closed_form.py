@@ -17,13 +17,13 @@ from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
+from dcfsc.representations.estimate import announce_long_work
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import check_form
 from dcfsc.stages import announced, stage
 
 from .base import SubspaceClusterer
-from .estimate import announce_long_work
 from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships

@@ -1,7 +1,7 @@
 """How long a fit of the closed form takes, and how much memory, before it begins.
 
-Every representation says how many operations it needs (:meth:`Representation.flops`); here are the
-scan for neighbours and the cut of the graph. All are counted in operations of a large matrix
+Every representation says how many operations it needs (:meth:`~.base.Representation.flops`); here
+are the scan for neighbours and the cut of the graph. All are counted in operations of a large matrix
 product, of which this machine's rate is measured in a few milliseconds: what runs slower, such as
 an eigenvalue problem, counts for more. Expect the order of magnitude, within a factor of three.
 """
@@ -15,10 +15,10 @@ from typing import NamedTuple
 import torch
 
 from dcfsc.machine import available_cpus
-from dcfsc.representations import Representation
-from dcfsc.representations.base import scan_flops
-from dcfsc.representations.stability import LEAST_PARTS, MOST_SAMPLES, SHARE, judged_rows
 from dcfsc.stages import announce
+
+from .base import Representation, scan_flops
+from .stability import LEAST_PARTS, MOST_SAMPLES, SHARE, judged_rows
 
 LONG = 5.0  # seconds; nothing is said of shorter work
 SIDE = 768  # of the matrices whose product is timed

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dcfsc import ClosedFormSubspaceClustering
-from dcfsc.estimators import estimate as module
-from dcfsc.estimators.estimate import LONG, announce_long_work, estimate, rate, spoken
 from dcfsc.representations import create
+from dcfsc.representations import estimate as module
 from dcfsc.representations.base import Setting
+from dcfsc.representations.estimate import LONG, announce_long_work, estimate, rate, spoken
 
 SECONDS = Path(__file__).parents[2] / "results" / "benchmarks" / "seconds.json"
 RATE = 1e11  # operations per second of the two cores that seconds.json was measured on
