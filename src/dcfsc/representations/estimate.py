@@ -2,7 +2,7 @@
 
 Every representation says how many operations it needs (:meth:`~.base.Representation.flops`); here
 are the scan for neighbours and the cut of the graph. All are counted in operations of a large
-matrix product, of which this machine's rate is measured in a few milliseconds: what runs slower, such
+matrix product, whose rate on this machine is measured in a few milliseconds: what runs slower, such
 as an eigenvalue problem, counts for more. Expect the order of magnitude: a factor of three.
 """
 
