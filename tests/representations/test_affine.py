@@ -6,6 +6,7 @@ import torch
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.datasets import synthetic
+from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
 from dcfsc.representations.affine import (
     MISSED,
@@ -68,6 +69,110 @@ def test_rows_are_those_of_the_shape_interaction_matrix():
     length = np.sqrt(np.diag(Q))
     np.testing.assert_allclose(R @ R.T, Q / np.outer(length, length), atol=1e-8)
     np.testing.assert_allclose((R @ R.T)[y[:, None] != y[None, :]], 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_rank_of_the_shortest_code_is_kept(K, monkeypatch):
+    """Ranks from K + 1 to 5 K are tried, from 4 K outwards; the code says which one stays."""
+    X, _ = flats(noise=0.05, sizes=(40, 60, 30)[:K])
+    X = 50.0 * X
+    tried = []
+    whole = AffineSubspaces._partition
+
+    def partition(self, R):
+        tried.append((R.shape[1], whole(self, R)))
+        return tried[-1][1]
+
+    monkeypatch.setattr(AffineSubspaces, "_partition", partition)
+    model = AffineSubspaces(Setting((30,), K))
+    Z = torch.from_numpy(X)
+    model.fit(Z)
+    ranks = [rank for rank, _ in tried]
+    assert sorted(ranks) == sorted({round(r) for r in np.linspace(K + 1, 5 * K, 12)})
+    assert [abs(r - 4 * K) for r in ranks] == sorted(abs(r - 4 * K) for r in ranks)
+    small = torch.from_numpy(X / np.abs(X).max())
+    small = small - small.mean(dim=0)
+    distortion = 3e-3 * float(small.square().sum()) / len(small)
+    lengths = [coding_length(small, labels, distortion) for _, labels in tried]
+    best = int(np.argmin(lengths))
+    assert model.W.shape == (31, ranks[best])
+    assert model._fitted[1] == pytest.approx(outside_of_flats(small, tried[best][1]))
+    assert model._fitted[0] is Z
+    model.fit(Z)
+    assert len(tried) == len(ranks)  # the same sample is not fitted again
+    model.transform(Z)
+    assert model._fitted is None
+
+
+def test_shares_of_the_variance_against_numpy():
+    random = np.random.default_rng(0)
+    Z = random.normal(size=(40, 9)) * np.linspace(0.1, 3.0, 9) + 1.0
+    s = np.linalg.svd(Z - Z.mean(axis=0), compute_uv=False)
+    for rank in (0, 2, 8, 9):
+        expected = np.square(s[rank:]).sum() / np.square(s).sum()
+        assert outside(torch.from_numpy(Z), rank) == pytest.approx(expected, abs=1e-12)
+        basis = np.linalg.svd(Z)[2][:rank].T
+        w = np.linalg.lstsq(Z @ basis, np.ones(40), rcond=None)[0]
+        error = np.square(1.0 - Z @ basis @ w).mean()
+        assert missed(torch.from_numpy(Z), rank) == pytest.approx(error, abs=1e-12)
+    same = torch.ones(6, 3, dtype=torch.float64)
+    assert outside(same, 1) == 1.0
+    assert outside_of_flats(same, np.zeros(6, dtype=int)) == 0.0
+    assert coding_length(same, np.zeros(6, dtype=int), 0.0) == 0.0
+    # three directions of each group are its flat, the fourth is left
+    group = torch.from_numpy(
+        np.concatenate([np.diag([4.0, 3.0, 2.0, 1.0]), -np.diag([4.0, 3, 2, 1])])
+    )
+    assert outside_of_flats(group, np.zeros(8, dtype=int)) == pytest.approx(1 / 30)
+
+
+@pytest.mark.parametrize(
+    ("shape", "K", "considered"),
+    [
+        ((15,), 2, False),
+        ((16,), 2, True),
+        ((1024,), 2, True),
+        ((1025,), 2, False),
+        ((24,), 3, True),
+        ((23,), 3, False),
+        ((8, 8), 2, False),
+    ],
+)
+def test_auto_considers_samples_of_some_features(shape, K, considered):
+    assert AffineSubspaces.considered(Setting(shape, K)) is considered
+
+
+def test_more_samples_are_needed_than_three_times_the_dimensions(monkeypatch):
+    X, _ = flats(sizes=(12, 13))
+    assert AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
+    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X[:24]))
+    monkeypatch.setattr("dcfsc.representations.affine.MOST_SAMPLES", 25)
+    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
+
+
+def test_what_is_restored_is_what_was_saved():
+    X, _ = flats()
+    Z = torch.from_numpy(X)
+    model, again = (AffineSubspaces(Setting((30,), 2)) for _ in range(2))
+    model.fit(Z)
+    tensors, values = model.state()
+    assert values == {}
+    again.restore(tensors, values, "cpu")
+    assert again.row_shape == model.row_shape == (model.W.shape[1],)
+    assert torch.equal(again.transform(Z), model.transform(Z))
+    for name, wrong in (("mean", torch.zeros(29)), ("directions", torch.zeros(30, 8))):
+        with pytest.raises(InputError, match="has the shape"):
+            again.restore({**tensors, name: wrong}, values, "cpu")
+
+
+def test_constant_samples_are_fitted():
+    for value in (0.0, 2.0):
+        Z = torch.full((30, 16), value, dtype=torch.float64)
+        model = AffineSubspaces(Setting((16,), 2))
+        model.fit(Z)
+        R = model.transform(Z)
+        assert torch.isfinite(R).all()
+        torch.testing.assert_close(R, R[:1].expand_as(R))
 
 
 def test_auto_takes_it_for_flats_and_finds_them():

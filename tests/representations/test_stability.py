@@ -165,6 +165,12 @@ def test_a_candidate_that_cannot_win_is_dropped_and_a_close_race_goes_on(scripte
     assert LEAST_PARTS < seen[0] == seen[2] <= PARTS
 
 
+def test_of_those_that_lead_the_one_that_leads_most_is_taken(scripted):
+    chosen, scores, _ = scripted(first=0.6, second=0.3, third=0.0, fourth=0.2)
+    assert scores["first"] < scores["second"] < scores["fourth"] < scores["third"]
+    assert chosen == "third"
+
+
 def test_a_lead_is_the_mean_over_pairs_of_the_same_parts():
     ours, theirs = Agreements(), Agreements()
     random = np.random.default_rng(0)
@@ -187,6 +193,9 @@ def test_what_is_decided():
     assert decided([Lead(0.06, 0.02)], margin=0.0)
     assert not decided([Lead(0.2, 0.02), Lead(0.19, 0.02)])
     assert decided([Lead(0.2, 0.02), Lead(0.1, 0.05)])
+    assert decided([Lead(0.1, 0.05), Lead(0.25, 0.125)])
+    assert not decided([Lead(0.125, 0.125), Lead(0.25, 0.125)])
+    assert not decided([Lead(-0.25, 0.02), Lead(0.0, 0.02)])
 
 
 def test_candidates_are_compared_on_some_samples_of_each_cluster():

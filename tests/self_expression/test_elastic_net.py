@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import ElasticNet
 
 from dcfsc.errors import InputError
-from dcfsc.self_expression import elastic_net_self_expression
+from dcfsc.self_expression import elastic_net, elastic_net_self_expression
 from dcfsc.self_expression.elastic_net import newton
 
 
@@ -91,6 +91,96 @@ def test_newton_ends_at_the_optimum_from_anywhere():
         u = g * (A @ (x - c[0].numpy() @ A))
         expected = np.sign(u) * np.maximum(np.abs(u) - r, 0.0) / (1.0 - r)
         np.testing.assert_allclose(c[0].numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 100])
+def test_newton_says_whether_all_have_come_to_the_optimum(steps, monkeypatch):
+    """Two problems, one of them solved by its first step: without a support there is none."""
+    monkeypatch.setattr(elastic_net, "NEWTON_STEPS", steps)
+    random = np.random.default_rng(1)
+    A, X = random.normal(size=(20, 8)), random.normal(size=(2, 8))
+    G = torch.from_numpy(A @ A.T).expand(2, 20, 20)
+    g = torch.tensor([400.0, 1e-6]).double()
+    c, solved = newton(G, torch.from_numpy(X @ A.T), g, 0.9, torch.zeros(2, 20).double())
+    assert solved is (steps == 100)
+    assert not c[1].any()
+    assert bool(c[0].any()) is (steps > 0)
+
+
+def test_the_line_search_ends_where_the_derivative_vanishes():
+    random = np.random.default_rng(2)
+    u, du = random.normal(size=(2, 30, 6))
+    g, zp, pp = random.uniform(0.5, 2.0, 30), random.normal(size=30), random.uniform(0.1, 2.0, 30)
+    zp[:8], r = -30.0, 0.4  # still falling at 1
+
+    def derivative(t):
+        v = u + t[:, None] * du
+        soft = np.sign(v) * np.maximum(np.abs(v) - r, 0.0)
+        return g * (zp + t * pp) + (soft * du).sum(axis=1) / (1.0 - r)
+
+    found = elastic_net._line_search(*map(torch.from_numpy, (u, du, g, zp, pp)), r).numpy()
+    at_one, at_zero = derivative(np.ones(30)), derivative(np.zeros(30))
+    inside = (at_one > 0) & (at_zero < 0)
+    assert inside.sum() > 5
+    assert (at_one <= 0).sum() > 2
+    np.testing.assert_allclose(derivative(found)[inside], 0.0, atol=1e-4)
+    np.testing.assert_array_equal(found[at_one <= 0], 1.0)
+    assert (found[at_zero >= 0] < 1e-5).all()
+
+
+@pytest.mark.parametrize("above", [0.0, 1.5])
+def test_the_strongest_are_those_of_loops(above):
+    random = np.random.default_rng(3)
+    Z, y, row = random.normal(size=(12, 4)), random.normal(size=(3, 4)), np.array([4, 0, 11])
+    T = np.array([[1, 2, -1], [5, -1, -1], [0, 10, 3]])
+    for known in (None, T):
+        found = elastic_net._strongest(
+            *map(torch.from_numpy, (y, Z, row)),
+            None if known is None else torch.from_numpy(T),
+            5,
+            above,
+        )
+        for b in range(3):
+            hidden = {row[b], *(() if known is None else T[b])}
+            products = np.abs(Z @ y[b])
+            others = [j for j in np.argsort(-products) if j not in hidden and products[j] > above]
+            expected = (others + [-1] * 5)[:5]
+            assert found[b].tolist() == expected
+
+
+def test_samples_without_a_coefficient_leave_and_those_missing_join():
+    T = torch.tensor([[7, 3, 5], [2, 8, -1]])
+    c = torch.tensor([[0.5, 0.0, -0.25], [0.0, 1.0, 0.0]])
+    missing = torch.tensor([[1, 9], [4, -1]])
+    joined, codes = elastic_net._joined(T, c, missing)
+    assert joined.tolist() == [[9, 7, 5, 1], [8, 4, -1, -1]]
+    assert codes.tolist() == [[0.0, 0.5, -0.25, 0.0], [1.0, 0.0, 0.0, 0.0]]
+    nothing = elastic_net._joined(T[:0], c[:0], missing[:0])
+    assert nothing[0].shape == nothing[1].shape == (0, 0)
+
+
+def test_few_samples_join_in_a_round(monkeypatch):
+    """From two samples, two at a time: more rounds, and the same codes."""
+    Z, r = torch.from_numpy(union(15)), 0.8
+    whole = elastic_net_self_expression(Z, 50.0, r, tol=1e-9)
+    monkeypatch.setattr(elastic_net, "START", 2)
+    monkeypatch.setattr(elastic_net, "GROWTH", 2)
+    slow = elastic_net_self_expression(Z, 50.0, r, tol=1e-9)
+    assert slow.n_iter > whole.n_iter
+    np.testing.assert_allclose(slow.coefficients.toarray(), whole.coefficients.toarray(), atol=1e-7)
+
+
+def test_what_rounds_leave_is_the_largest_correlation_beyond_the_ratio():
+    Z, r, alpha = union(30), 0.9, 300.0
+    result = elastic_net_self_expression(torch.from_numpy(Z), alpha, r, max_iter=1)
+    C = result.coefficients.toarray()
+    u = np.abs(weights(Z, alpha, r)[:, None] * (Z - C @ Z) @ Z.T)
+    np.fill_diagonal(u, 0.0)
+    assert result.n_iter == 1
+    assert result.residual == pytest.approx(np.where(C == 0, u, 0.0).max() / r - 1.0, rel=1e-6)
+    assert not result.converged
+    parts = elastic_net_self_expression(torch.from_numpy(Z), alpha, r, max_iter=1, block_rows=50)
+    assert parts.residual == pytest.approx(result.residual, rel=1e-9)
 
 
 def test_too_few_rounds_are_told():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cvxpy
 import numpy as np
 import pytest
 import torch
@@ -75,6 +74,7 @@ def test_linear_kernel_is_the_lasso(
 
 @pytest.mark.parametrize("kernel", ["polynomial", "rbf"])
 def test_reaches_the_convex_optimum(kernel: str) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
     Z = torch.nn.functional.normalize(gaussian(20, 4, seed=4), dim=1)
     K = kernel_matrix(Z, kernel)
     found = kernel_sparse_self_expression(K, 10.0, tol=1e-9, max_iter=20000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cvxpy
 import numpy as np
 import pytest
 import scipy.optimize
@@ -53,6 +52,7 @@ def weights(Z: Tensor, alpha: float, outliers: bool) -> tuple[float, float]:
 
 @pytest.mark.parametrize("affine", [False, True])
 def test_lasso_reaches_the_convex_optimum(affine: bool) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
     Z = gaussian(24, 8, seed=3)
     found = sparse_self_expression(
         Z, 5.0, outliers=False, affine=affine, tol=1e-9, max_iter=20000, penalty=5.0
@@ -74,6 +74,7 @@ def test_lasso_reaches_the_convex_optimum(affine: bool) -> None:
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("shape", [(22, 8), (9, 14)])
 def test_outlier_program_reaches_the_convex_optimum(shape: tuple[int, int], affine: bool) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
     n, d = shape
     Z = gaussian(n, d, seed=4)
     found = sparse_self_expression(Z, 20.0, affine=affine, tol=1e-6, max_iter=20000)
@@ -90,6 +91,7 @@ def test_outlier_program_reaches_the_convex_optimum(shape: tuple[int, int], affi
 
 
 def test_released_diagonal_is_the_program_with_a_penalised_self_coefficient() -> None:
+    cvxpy = pytest.importorskip("cvxpy")
     Z = gaussian(20, 8, seed=5)
     alpha = 4.0
     found = sparse_self_expression(

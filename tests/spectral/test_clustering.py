@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import SpectralResult, cluster
+from dcfsc.spectral import SpectralResult, cluster, clustering
 from dcfsc.spectral.assignment import METHODS
 from dcfsc.spectral.eigensolvers import SOLVERS
 
@@ -112,3 +112,30 @@ def test_unusable_n_clusters_is_one_line(n_clusters):
     with pytest.raises(InputError, match=r"n_c") as caught:
         cluster(np.ones((30, 30)), n_clusters)
     assert "\n" not in str(caught.value)
+
+
+def test_where_the_steps_run():
+    """CUDA solves the eigenproblem of a matrix; a tensor stays where it is."""
+    cpu, cuda, metal = (torch.device(name) for name in ("cpu", "cuda", "mps"))
+    matrix, tensor = np.eye(2), torch.eye(2)
+    assert clustering.place_for(matrix, cuda) == cuda
+    assert clustering.place_for(tensor, cuda) is None
+    assert clustering.place_for(matrix, cpu) is None
+    assert clustering.place_for(matrix, metal) is None
+    assert clustering.place_for_rows(cuda) == cuda
+    assert clustering.place_for_rows(metal) is None
+    assert clustering.place_for_rows(cpu) is None
+
+
+@pytest.mark.parametrize(
+    ("assign", "K", "n", "expected"),
+    [
+        ("filtered", 5, 100, 10),
+        ("filtered", 5, 10, 10),
+        ("filtered", 5, 9, 9),
+        ("filtered", 5, 3, 5),
+        ("kmeans", 5, 100, 5),
+    ],
+)
+def test_how_many_eigenvectors_an_assignment_looks_at(assign, K, n, expected):
+    assert clustering.default_components(assign, K, n) == expected

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from dcfsc import spectral
+from dcfsc.spectral import confidence
 from dcfsc.spectral.assignment import filtered_rows
 from dcfsc.spectral.confidence import KEPT, certain, memberships
 
@@ -49,6 +50,50 @@ def test_probabilities_are_those_of_the_formula(assign, kind):
     np.testing.assert_array_equal(found.next_best, others.argmax(axis=1))
     # and it makes the mean confidence the mean share of the affinity
     assert found.confidence.mean() == pytest.approx(shares(A, labels).mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_chunks_of_any_size_give_the_same_probabilities(kind, monkeypatch):
+    A, y = blocks(60, 3, 0.3)
+    E = spectral.embed(A, 3, random_state=0)
+    whole = memberships(E, y, 3, kind(A))
+    for numbers in (1, 7, 100):
+        monkeypatch.setattr(confidence, "CHUNK", numbers)
+        parts = memberships(E, y, 3, kind(A))
+        np.testing.assert_array_equal(parts.clusters, whole.clusters)
+        np.testing.assert_allclose(parts.probabilities, whole.probabilities, rtol=1e-6)
+
+
+def test_the_sharpness_of_many_points_is_that_of_some_from_first_to_last(monkeypatch):
+    A, y = blocks(61, 3, 0.3)
+    A[5], A[:, 5] = 0.0, 0.0  # isolated: no evidence
+    E = spectral.embed(A, 3, random_state=0)
+    monkeypatch.setattr(confidence, "SAMPLE", 6)
+    found = memberships(E, y, 3, A)
+    evident = np.delete(np.arange(61), 5)
+    few = evident[np.linspace(0, 59, 6).astype(int)]
+    own = shares(A[np.ix_(evident, evident)], y[evident])[np.searchsorted(evident, few)]
+    assert found.confidence[few].mean() == pytest.approx(own.mean(), abs=1e-5)
+
+
+def test_what_the_affinity_cannot_say_ends_at_the_bounds_of_the_sharpness():
+    rows = np.array([[1.0, 0.0], [0.0, 1.0]])
+    nearness = confidence._nearness(rows, rows, np.array([1, 1]))
+    np.testing.assert_allclose(nearness, [[1.0, -1.0], [-1.0, 1.0]])
+    own = np.array([0, 1])
+    assert confidence._sharpness(nearness, own, 2.0) == pytest.approx(1e6)
+    assert confidence._sharpness(nearness, own, 0.0) == pytest.approx(1e-3)
+    b = confidence._sharpness(nearness, own, 0.75)
+    assert b == pytest.approx(np.log(3.0) / 2.0, rel=1e-9)
+
+
+def test_points_without_links_have_no_share():
+    A = np.array([[5.0, 1.0, 3.0, 0.0], [1.0, 0.0, 0.0, 0.0], [3.0, 0, 0, 0], [0, 0, 0, 2.0]])
+    labels = np.array([0, 0, 1, 1])
+    one_hot = sp.csr_array(np.eye(2)[labels])
+    for matrix in (A, sp.csr_array(A)):
+        share = confidence._share_in_own(matrix, labels, one_hot, np.arange(4))
+        assert share == pytest.approx((1 / 4 + 1 + 0 + 0) / 4)
 
 
 def test_noise_between_the_blocks_costs_confidence():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import embed
+from dcfsc.spectral import embed, reading
 from dcfsc.spectral.reading import read_affinity
 
 KINDS = {
@@ -67,6 +67,11 @@ def test_things_that_are_no_matrix(matrix):
     with pytest.raises(InputError) as caught:
         embed(matrix, 2)
     assert "\n" not in str(caught.value)
+
+
+def test_an_affinity_is_read_where_it_lives():
+    assert reading._device_of(torch.empty(2, 2, device="meta")).type == "meta"
+    assert reading._device_of(np.eye(2)).type == "cpu"
 
 
 def test_asymmetry_of_rounding_is_accepted_and_removed():
