@@ -10,12 +10,11 @@ methods get the same samples in the same random order. ``added_mib`` is the memo
 add to the imports, the data and the untimed fit, at their peak. A method that is not finished after
 ``--limit`` seconds is stopped.
 
-dcfsc gets images as images and nothing but K; "dcfsc, trained" is ``DCFSC(training="views")``,
-which trains an encoder on the same samples first. Every other method gets the same samples
-flattened and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the
-number of clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster.
-SSC-OMP and EnSC are this library's implementations. EVoC and ClustPy are left out where they are
-not installed (``pip install evoc clustpy``; ClustPy needs a C compiler).
+dcfsc gets images as images and nothing but K. Every other method gets the same samples flattened
+and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
+clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster. SSC-OMP and
+EnSC are this library's implementations. EVoC and ClustPy are left out where they are not installed
+(``pip install evoc clustpy``; ClustPy needs a C compiler).
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ def sub_k_means(X: np.ndarray, K: int, seed: int) -> Any:
 
 METHODS: dict[str, Cluster] = {
     "dcfsc": ours("closed-form"),
-    "dcfsc, trained": ours("dcfsc", training="views", verbose=False),
     "dcfsc --fast": ours("closed-form", representation="given", assign="kmeans"),
     "SSC-OMP (ours)": ours("ssc-omp"),
     "EnSC (ours)": ours("ensc"),
@@ -89,7 +87,7 @@ METHODS: dict[str, Cluster] = {
     "EVoC with K": evoc(takes_k=True),
     "SubKmeans (ClustPy)": sub_k_means,
 }
-IMAGES = ("dcfsc", "dcfsc, trained", "dcfsc --fast")  # these take images as images
+IMAGES = ("dcfsc", "dcfsc --fast")  # these take images as images
 
 
 def one(data: str, method: str) -> dict[str, Any]:
