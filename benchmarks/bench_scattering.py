@@ -1,15 +1,15 @@
 """Methods of the literature on scattering features, with the settings of their authors.
 
-    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ensc --device cuda \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ensc --side 32 --device cuda \
         --set l1_ratio=0.9 alpha=200 affinity=nearest_codes \
         --set l1_ratio=0.9 alpha=200 affinity=nearest_codes assign=filtered \
         --json results/benchmarks/ensc_mnist.json
-    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ssc-omp --device cuda \
+    DCFSC_DATA=... python benchmarks/bench_scattering.py mnist ssc-omp --side 32 --device cuda \
         --set scale=none affinity=symmetric --set scale=none affinity=symmetric assign=filtered \
         --json results/benchmarks/ssc_omp_mnist.json
     DCFSC_DATA=... python benchmarks/bench_scattering.py coil100 a-dssc --center \
-        --set --set assign=filtered --set eta1=1 eta2=0.01 \
-        --set eta1=1 eta2=0.01 assign=filtered --set eta1=25 eta2=0.001 assign=filtered \
+        --set --set eta1=1 eta2=0.01 \
+        --set eta1=1 eta2=0.01 assign=filtered --set assign=filtered \
         --json results/benchmarks/a_dssc_coil100.json
 
 The features are not scaled to unit length, as methods do so themselves where they want it. One fit
@@ -61,11 +61,14 @@ def main() -> None:
     options.add_argument("method", choices=list(registry.METHODS))
     options.add_argument("--set", nargs="*", action="append", default=[], metavar="NAME=VALUE")
     options.add_argument("--center", action="store_true", help="subtract the features' mean")
+    options.add_argument("--side", type=int, help="resize the images to so many pixels a side")
     args = options.parse_args()
-    X, y = samples.scattering(args.data, args.center, unit_rows=False)
-    rows = [measure(X, y, args.method, args.device, pairs) for pairs in args.set or [[]]]
-    figures = {"data": args.data, "method": args.method, "center": args.center, "fits": rows}
-    finish(args, "scattering", figures)
+    X, y = samples.scattering(args.data, args.center, unit_rows=False, side=args.side)
+    figures: dict[str, Any] = {"data": args.data, "method": args.method, "center": args.center}
+    figures |= {"side": args.side, "fits": []}
+    for pairs in args.set or [[]]:
+        figures["fits"].append(measure(X, y, args.method, args.device, pairs))
+        finish(args, "scattering", figures)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
+import torch
 from generated_problems import Samples, spread, unions
 from sklearn.preprocessing import normalize
 
@@ -39,9 +40,19 @@ def mnist(n: int) -> Samples:
     return X[chosen], y[chosen]
 
 
-def scattering(name: str, center: bool = True, unit_rows: bool = True) -> Samples:
+def resized(images: np.ndarray, side: int) -> np.ndarray:
+    """Grey images (n, h, w) of bytes at side x side pixels, by bilinear interpolation."""
+    X = torch.from_numpy(images)[:, None].float()
+    larger = torch.nn.functional.interpolate(X, (side, side), mode="bilinear", antialias=True)
+    return larger[:, 0].round().byte().numpy()
+
+
+def scattering(
+    name: str, center: bool = True, unit_rows: bool = True, side: int | None = None
+) -> Samples:
     """A set's images by 500 principal components of their scattering coefficients."""
     X, y = SETS[name]() if name in SETS else whole(name)
+    X = X if side is None else resized(X, side)
     return ScatteringFeatures(center=center, unit_rows=unit_rows).fit_transform(X), y
 
 
