@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullFormatter
 from style import BLUE, GREEN, INK, MUTED, ORANGE, save
 
 RESULT = "results/benchmarks/peers.json"
@@ -48,6 +49,7 @@ def draw(figures: dict[str, Any]) -> None:
                 axes.errorbar(x, y["mean"], y["std"], label=method, **look)
         axes.set_title(f"{name}, N = {row['N']:,}", fontsize=10, color=INK)
         axes.set(xscale="log", ylim=(-4, 104))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(alpha=0.3)
     for axes in grid[:, 0]:
         axes.set_ylabel("error, %")
