@@ -90,7 +90,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         and 60 otherwise.
     steps : int or None
         Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 1,500 if None, and
-        300 without a GPU.
+        300 without a GPU; eight times as many for images whose own clusters are not stable.
     learning_rate : float or None
         Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
     pretrain_batch_size : int

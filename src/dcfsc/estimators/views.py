@@ -208,7 +208,7 @@ class ViewEstimator(NetworkEstimator):
             closed.fit(Z)
             if _differing(closed, samples.labels) < FEW:
                 closed.affinity = replace(joined, weight=1.0)
-                closed._cluster(Z.cpu().numpy(), closed._solve(), n_clusters, random_state)
+                closed._cluster(Z.cpu().numpy(), closed.coefficients_, n_clusters, random_state)
         closed.affinity = self.affinity
         for name in CLUSTERING:
             self.__dict__.pop(name, None)

@@ -161,8 +161,9 @@ class ViewTraining:
     def _look(self) -> bool:
         """Cluster the samples; learn from them if they are to be trusted, and say whether."""
         clustering = self._cluster(lambda: self.X[:], None)
-        stability = clustering.stability if distributed.rank() == 0 else 0.0
-        guided = len(self.spec.sample_shape) == 1 or distributed.total_number(stability) >= TRUSTED
+        # the other processes have none
+        stability = distributed.total_number(clustering.stability * (distributed.rank() == 0))
+        guided = len(self.spec.sample_shape) == 1 or stability >= TRUSTED
         if guided:
             self.samples = clustering
             self.lessons.learn(clustering.graph, clustering.labels)
