@@ -62,6 +62,7 @@ def measure_views(cell: Cell, session: Session) -> Record:
             model = ClosedFormSubspaceClustering(K, **common).fit(samples.X)
         else:
             changes = _changes(cell, session.store)
+            common["compile"] = session.device.type == "cuda"
             model = DCFSC(K, training="views", views=changes, verbose=False, **options, **common)
             model.fit(samples.X)
         seconds = time.perf_counter() - start

@@ -29,15 +29,20 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     return (centred * scale.view(shape) + norm.bias.view(shape)).to(x.dtype)
 
 
+def _divided(norm: nn.Module) -> bool:
+    """Whether a batch is divided; where it is compiled, it is not, and the compiler cannot ask."""
+    return norm.training and not torch.compiler.is_compiling() and distributed.active()
+
+
 class SharedBatchNorm1d(nn.BatchNorm1d):
     """Batch norm of vectors (n, C)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _shared(self, x) if self.training and distributed.active() else super().forward(x)
+        return _shared(self, x) if _divided(self) else super().forward(x)
 
 
 class SharedBatchNorm2d(nn.BatchNorm2d):
     """Batch norm of maps (n, C, h, w)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _shared(self, x) if self.training and distributed.active() else super().forward(x)
+        return _shared(self, x) if _divided(self) else super().forward(x)
