@@ -184,6 +184,13 @@ def test_the_samples_graph_holds_the_features_together(monkeypatch, k, few, weig
     own = TopK(k=k, grow=False)(fitted.coefficients_, 3)
     joined = by_degrees(own) + weight * by_degrees(closed.affinity_matrix_)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
+    graphs = [
+        by_degrees(g).toarray()
+        for g in (closed.affinity_matrix_, TopK(k=k)(fitted.coefficients_, 3))
+    ]
+    for cut, labels in zip(fitted._cuts, (fitted.labels_, closed.labels_), strict=True):
+        between = labels[:, None] != labels
+        assert cut == pytest.approx(np.mean([g[between].sum() / g.sum() for g in graphs]))
     assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == affinity
 
 

@@ -57,3 +57,11 @@ def test_a_cluster_of_two_samples_has_one_part() -> None:
     half = spectral.halves(spectral.embed(A, 2, random_state=0), labels, 3)
     assert half[:2].tolist() == [0, 0]
     assert np.diag(spectral.coupling(A, labels, half, 3))[[0, 2]].tolist() == [1.0, 1.0]
+
+
+def test_the_cut_share_is_the_affinity_between_clusters_without_the_diagonal():
+    A = np.array([[9.0, 3, 1, 0], [3, 9, 0, 2], [1, 0, 9, 4], [0, 2, 4, 9]])
+    for graph in (A, sp.csr_array(A)):
+        assert spectral.cut_share(graph, np.array([0, 0, 1, 1])) == 3 / 10
+        assert spectral.cut_share(graph, np.array([0, 1, 0, 1])) == 7 / 10
+    assert spectral.cut_share(sp.csr_array(np.diag([1.0, 2.0])), np.array([0, 1])) == 0.0

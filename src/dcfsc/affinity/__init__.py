@@ -5,7 +5,7 @@ One file per rule. They ask operators only what :class:`dcfsc.self_expression.Op
 
 from .base import Affinity, AffinityMatrix
 from .doubly_stochastic import DoublyStochastic, NearestDoublyStochastic
-from .joined import Joined
+from .joined import Joined, by_degrees
 from .low_rank import LowRank
 from .nearest_codes import NearestCodes
 from .registry import get, names
@@ -24,6 +24,7 @@ __all__ = [
     "RowSpace",
     "Symmetric",
     "TopK",
+    "by_degrees",
     "get",
     "names",
 ]

@@ -57,7 +57,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all.",
+            help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all. auto: "
+            "also train on views if there is a GPU, and keep what cuts less affinity.",
             show_default="closed-form; dcfsc if you set an option of the training",
         ),
     ] = None,
@@ -262,6 +263,7 @@ def fit(
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
     reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
+    from dcfsc.runs.automatic import execute_auto
     from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 
@@ -295,7 +297,8 @@ def fit(
                 output.RUN_HEADER, [output.run_row(r.record, r.folder) for r in runs]
             )
         return
-    run = execute(request, tell if watched else None)
+    chosen = execute_auto if method == "auto" else execute
+    run = chosen(request, tell if watched else None)
     if run is None:  # one of many processes, and not the first
         return
     if as_json:

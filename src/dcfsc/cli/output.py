@@ -80,6 +80,7 @@ def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         *encoder_facts(record),
         *suggestion_facts(record.get("suggestion")),
         ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
+        *([("auto", record["auto"])] if "auto" in record else []),
         ("device", f"{device_text(where)}{many}"),
         *room_facts(record.get("room_bytes", 0)),
     ]
@@ -139,6 +140,8 @@ def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
 def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
     """What came out."""
     facts = score_facts(record["scores"])
+    if "auto" in record:
+        facts.append(("kept", f"{record['method']}: {record['auto']}"))
     facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
     if record.get("representation_") is not None:
         facts.append(("representation", record["representation_"] + _working(record)))

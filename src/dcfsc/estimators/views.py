@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed, networks
-from dcfsc.affinity import Joined, TopK
+from dcfsc import distributed, networks, spectral
+from dcfsc.affinity import Joined, TopK, by_degrees
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import Operator
@@ -98,6 +98,7 @@ class ViewEstimator(NetworkEstimator):
     representation_: str
     stability_: dict[str, float]
     _closed_form: ClosedFormSubspaceClustering
+    _cuts: tuple[float, float] | None  # of the clusters and of those that the samples alone have
 
     def _training(self) -> str:
         """What ``training`` says, or what the network is made for."""
@@ -201,6 +202,7 @@ class ViewEstimator(NetworkEstimator):
         Z = Z[start : start + n]
         closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
         own = affinities.get(self.affinity, n_clusters)
+        self._cuts = None
         if samples is None or not isinstance(own, TopK):
             closed.fit(Z)
         else:
@@ -209,6 +211,9 @@ class ViewEstimator(NetworkEstimator):
             if _differing(closed, samples.labels) < FEW:
                 closed.affinity = replace(joined, weight=1.0)
                 closed._cluster(Z.cpu().numpy(), closed.coefficients_, n_clusters, random_state)
+            if not distributed.active():
+                graphs = samples.graph, own(closed.coefficients_, n_clusters)
+                self._cuts = _cut(closed.labels_, *graphs), _cut(samples.labels, *graphs)
         closed.affinity = self.affinity
         for name in CLUSTERING:
             self.__dict__.pop(name, None)
@@ -273,6 +278,11 @@ class ViewEstimator(NetworkEstimator):
         parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own
         self._closed_form._restore(parts, values["closed_form"])
         self._take(self._closed_form)
+
+
+def _cut(labels: Any, *graphs: Any) -> float:
+    """The share of affinity between clusters, the mean over graphs scaled by their degrees."""
+    return float(np.mean([spectral.cut_share(by_degrees(graph), labels) for graph in graphs]))
 
 
 def _differing(closed: ClosedFormSubspaceClustering, others: np.ndarray | None) -> float:

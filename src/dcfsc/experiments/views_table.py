@@ -81,6 +81,7 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "consistency": fitted.get("view_consistency_"),
         "representation": fitted.get("representation_"),
         "stability": fitted.get("stability_"),
+        "cuts": fitted.get("_cuts"),
         "notes": samples.notes,
         "versions": versions(with_commit=True),
         "machine": machine(session.device),

@@ -66,6 +66,8 @@ def execute_each(
     """
     if distributed.launched():
         raise InputError("several numbers of clusters need all samples in one process; give one.")
+    if request.method == "auto":
+        raise InputError("--method auto is for one number of clusters; give one, or a method.")
     if request.resume:
         raise InputError("--resume is for one number of clusters; give one, with its folder.")
     request = request.seeded()
@@ -130,7 +132,7 @@ class OneProcess:
 
     def _write(self, job: Job, started: Started | None) -> Run:
         request, estimator, data = job.request, job.estimator, job.request.data
-        record = describe_run(request, estimator, job.transformer, job.suggestion)
+        record = self._describe(job)
         folder = life.choose_folder(request.name, request.out, self._resumes)
         if self._may_be_finished and life.state_of(folder) is life.State.WHOLE:
             return _finished(folder, record)
@@ -144,13 +146,21 @@ class OneProcess:
                 started(record)
             with checkpoint.kept(estimator, folder, request.command, fresh=fresh):
                 record["timings"] = self._fit(job)
-                record |= describe_result(data, estimator)
+                job, record = self._settled(job, record)
+                record |= describe_result(data, job.estimator)
                 stage("writing %s", folder)
-                write_run(folder, record, data, estimator, job.transformer)
+                write_run(folder, record, data, job.estimator, job.transformer)
             if request.report:
                 stage("drawing the report")
-                add_report(folder, record, data, estimator)
-        return Run(folder, record, np.asarray(estimator.labels_))
+                add_report(folder, record, data, job.estimator)
+        return Run(folder, record, np.asarray(job.estimator.labels_))
+
+    def _describe(self, job: Job) -> dict[str, Any]:
+        return describe_run(job.request, job.estimator, job.transformer, job.suggestion)
+
+    def _settled(self, job: Job, record: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
+        """After the fit, what is written: the job, or another one in its place."""
+        return job, record
 
     def _check_folder(self, folder: Path, estimator: Any) -> None:
         life.check_free(folder, resume=self._resumes, overwrite=self._overwrites)

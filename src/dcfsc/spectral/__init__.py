@@ -14,7 +14,7 @@ from dcfsc.spectral.clustering import (
     place_for_rows,
 )
 from dcfsc.spectral.confidence import KEPT, Memberships, certain, memberships
-from dcfsc.spectral.coupling import coupling, halves
+from dcfsc.spectral.coupling import coupling, cut_share, halves
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "certain",
     "cluster",
     "coupling",
+    "cut_share",
     "default_components",
     "eigengap",
     "embed",

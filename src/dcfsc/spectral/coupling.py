@@ -62,6 +62,14 @@ def coupling(A: Any, labels: np.ndarray, half: np.ndarray, n_clusters: int) -> n
     return found.astype(np.float32)
 
 
+def cut_share(A: Any, labels: np.ndarray) -> float:
+    """The share of the affinity A (N, N) that lies between clusters; a sample's own is left out."""
+    A = sp.coo_array(A)
+    others = A.row != A.col
+    between = others & (labels[A.row] != labels[A.col])
+    return float(A.data[between].sum() / max(A.data[others].sum(), np.finfo(float).tiny))
+
+
 def _share(between: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     less = np.minimum(first, second) + between
     return np.where(less > 0, between / np.where(less > 0, less, 1.0), 0.0)
