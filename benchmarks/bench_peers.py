@@ -14,7 +14,8 @@ dcfsc gets images as images and nothing but K. Every other method gets the same 
 and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
 clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster. SSC-OMP and
 EnSC are this library's implementations. EVoC and ClustPy are left out where they are not installed
-(``pip install evoc clustpy``; ClustPy needs a C compiler).
+(``pip install evoc clustpy``; ClustPy needs a C compiler). ``--trained`` measures DCFSC with views
+instead, on a GPU if there is one, for a file of its own and without an untimed fit.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ Cluster = Callable[[np.ndarray, int, int], Any]  # samples, K, seed -> labels
 
 def ours(name: str, **options: Any) -> Cluster:
     def run(X: np.ndarray, K: int, seed: int) -> Any:
-        model = registry.create(name, n_clusters=K, random_state=seed, device="cpu", **options)
-        return model.fit_predict(X)
+        given = {"device": "cpu", "n_clusters": K, "random_state": seed, **options}
+        return registry.create(name, **given).fit_predict(X)
 
     return run
 
@@ -87,17 +88,19 @@ METHODS: dict[str, Cluster] = {
     "EVoC with K": evoc(takes_k=True),
     "SubKmeans (ClustPy)": sub_k_means,
 }
-IMAGES = ("dcfsc", "dcfsc --fast")  # these take images as images
+TRAINED = {"views": ours("dcfsc", training="views", device="auto", verbose=False)}
+IMAGES = ("dcfsc", "dcfsc --fast", *TRAINED)  # these take images as images
 
 
 def one(data: str, method: str) -> dict[str, Any]:
     """Every seed of a method on a set: the scores, seconds and peak memory."""
     warnings.simplefilter("ignore")
     X, y = samples.SETS[data]()
-    K, cluster = len(np.unique(y)), METHODS[method]
+    K, cluster = len(np.unique(y)), (METHODS | TRAINED)[method]
     X = X if method in IMAGES else normalize(X.reshape(len(X), -1)).astype(np.float32)
     orders = [np.random.default_rng(seed).permutation(len(X)) for seed in SEEDS]
-    cluster(X[orders[0][:WARM_UP]], min(K, WARM_UP // 10), 0)
+    if method in METHODS:
+        cluster(X[orders[0][:WARM_UP]], min(K, WARM_UP // 10), 0)
     before, runs = peak_rss(), []
     for seed, order in zip(SEEDS, orders, strict=True):
         used = time.process_time()
@@ -127,17 +130,18 @@ def main() -> None:
     options.add_argument("--data", nargs="*", default=DATA, choices=list(samples.SETS))
     options.add_argument("--one", nargs=2, metavar=("DATA", "METHOD"), help=argparse.SUPPRESS)
     options.add_argument("--limit", type=float, default=600.0, help="seconds for all seeds")
+    options.add_argument("--trained", action="store_true", help="DCFSC with views instead")
     args = options.parse_args()
     if args.one:
         print(json.dumps(one(*args.one)))
         return
     for name, (X, y) in samples.load(args.data):
         row: dict[str, Any] = {"N": len(X), "K": len(np.unique(y)), "methods": {}}
-        for method in METHODS:
+        for method in TRAINED if args.trained else METHODS:
             found = in_a_process(__file__, ["--one", name, method], args.limit)
             print(name, method, found.get("failed", ""), file=sys.stderr, flush=True)
             row["methods"][method] = found
-        finish_row(args, "peers", name, row)
+        finish_row(args, "peers_trained" if args.trained else "peers", name, row)
 
 
 if __name__ == "__main__":
