@@ -49,6 +49,25 @@ def test_verbose_prints_every_stage_with_its_time() -> None:
     assert logger.propagate
 
 
+@pytest.mark.usefixtures("points")
+def test_a_method_without_stages_of_its_own_is_told() -> None:
+    words = ["fit", "points.npy", "-k", "3", "--method", "lsr", "--out", "run", "--verbose"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    assert "clustering by lsr" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "doctor", "name", "export", "report"])
+def test_every_command_that_may_take_seconds_is_watched(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with watching.watching([command, "x"]):
+        assert "starting" in screen.getvalue()
+
+
 def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,7 +129,7 @@ def test_a_terminal_shows_how_much_is_done_and_the_time_left(
 
 
 @pytest.mark.parametrize(
-    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["doctor"], ["fit", "--help"], []]
+    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["datasets"], ["fit", "--help"], []]
 )
 def test_nobody_is_told_who_did_not_ask(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()

@@ -10,6 +10,7 @@ import typer
 from dcfsc.cli import output
 from dcfsc.cli.errors import one_line
 from dcfsc.errors import DcfscError
+from dcfsc.stages import stage
 
 Facts = list[tuple[str, str]]
 
@@ -83,6 +84,7 @@ def doctor() -> None:
     """Check the installation and solve a small test problem."""
     problems: list[str] = []
     for title, look in CHECKS.items():
+        stage(title)
         try:
             output.print_facts(look())
         except Exception as error:  # whatever is broken is what this command is to tell

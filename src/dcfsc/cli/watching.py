@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from dcfsc.stages import logger
 
 SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
-WATCHED = {"fit", "predict", "suggest-k", "report", "export", "reproduce"}
+WATCHED = {
+    "fit",
+    "predict",
+    "suggest-k",
+    "report",
+    "export",
+    "compare",
+    "name",
+    "reproduce",
+    "doctor",
+}
 
 
 @contextmanager

@@ -187,6 +187,7 @@ class OneProcess:
             X = job.transformer.fit_transform(X)
             timings["features_seconds"] = round(time.perf_counter() - begin, 4)
             begin = time.perf_counter()
+        stage("clustering by %s", job.request.method)
         job.estimator.fit(X)
         timings["fit_seconds"] = round(time.perf_counter() - begin, 4)
         return timings
