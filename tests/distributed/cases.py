@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -212,6 +213,14 @@ def views(path: Path) -> Results:
     return found | {"losses": np.array(model.history_.column("loss"))}
 
 
+def unguided(path: Path) -> Results:
+    """The same where the clusters of the samples are not to be trusted."""
+    with mock.patch("dcfsc.training.view_model.TRUSTED", 1.1):
+        found = views(path)
+    assert found["strength of crop"] == 1.0
+    return found
+
+
 CASES: dict[str, Callable[..., Results]] = {
     "gradients": gradients,
     "training": training,
@@ -222,15 +231,16 @@ CASES: dict[str, Callable[..., Results]] = {
     "shared products": shared_products,
     "deep": deep,
     "views": views,
+    "unguided": unguided,
 }
+WITH_MODELS = (closed_form, orbits, scattered, shared_products, deep, views, unguided)
 
 
 def run_all(folder: Path, size: int) -> None:
     results = {}
     for case, function in CASES.items():
-        takes_path = function in (closed_form, orbits, scattered, shared_products, deep, views)
         path = folder / f"{case}-{size}.safetensors"
-        found = function(path) if takes_path else function()
+        found = function(path) if function in WITH_MODELS else function()
         results |= {f"{case}: {name}": np.asarray(value) for name, value in found.items()}
     if distributed.rank() == 0:
         np.savez(folder / f"{size}.npz", **results)

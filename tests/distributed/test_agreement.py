@@ -101,7 +101,7 @@ def test_neighbours_are_those_of_one_process_copies_of_samples_included(
 
 
 @pytest.mark.parametrize(
-    "case", ["closed form", "orbits", "scattered", "shared products", "deep", "views"]
+    "case", ["closed form", "orbits", "scattered", "shared products", "deep", "views", "unguided"]
 )
 @pytest.mark.parametrize("size", [2, 3])
 def test_graph_labels_and_predictions_are_those_of_one_process(
@@ -114,7 +114,7 @@ def test_graph_labels_and_predictions_are_those_of_one_process(
     for name, alone, shared in parts:
         if alone.dtype.kind in "iu":
             np.testing.assert_array_equal(shared, alone, err_msg=name)
-        else:  # the last four have float32 samples
+        else:  # the last five have float32 samples
             tolerance = 1e-9 if case in ("closed form", "orbits") else 1e-4
             assert relative(shared, alone) < tolerance, name
 
