@@ -56,7 +56,7 @@ class ConvLayer(nn.Module):
         library = single_channel if not plain and self._is_single(x) else convolution
         apply = library.convolve_transposed if self.transposed else library.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
-        if x.is_cuda:  # one channel tells no order; a GPU's kernels want the channels last
+        if x.is_cuda and not plain:  # one channel tells no order; kernels want the channels last
             x = x.contiguous(memory_format=torch.channels_last)
         if self.norm is not None:
             x = self.norm(x)
