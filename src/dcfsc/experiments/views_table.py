@@ -184,4 +184,5 @@ def draw_views(axes: Axes, rows: list[Row]) -> None:
     several = len({device for _, device in groups}) > 1
     axes.set_xticks(middle, [f"{d}\n{where}" if several else d for d, where in groups])
     axes.set_ylabel("clustering error (%)")
-    axes.legend(frameon=False)
+    axes.margins(y=0.3)  # the legend stands above the bars
+    axes.legend(frameon=False, loc="upper left")
