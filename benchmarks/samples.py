@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from generated_problems import Samples, spread, unions
+from generated_problems import Samples
 from sklearn.preprocessing import normalize
 
 from dcfsc import EncoderFeatures, ScatteringFeatures, datasets
@@ -63,11 +63,17 @@ def photographs() -> Samples:
     return normalize(EncoderFeatures().fit_transform(data.paths)), data.y
 
 
-def unequal(n: int, K: int = 20) -> Samples:
-    shares = np.random.default_rng(0).dirichlet(np.full(K, 2.0))
-    sizes = np.maximum(1, (n * shares).astype(int))
-    sizes[0] += n - sizes.sum()
-    return unions(0, tuple(map(int, sizes)), spread(1, K, 3, 9), 64, 0.1)
+def unequal(n: int, d: int = 64, K: int = 20) -> Samples:
+    """Clusters of unequal sizes, in subspaces of 3 to 9 dimensions, with some noise."""
+    random = np.random.default_rng(0)
+    y = np.sort(random.choice(K, n, p=random.dirichlet(np.full(K, 2.0))))
+    X = np.empty((n, d), np.float32)
+    for k in range(K):
+        basis = np.linalg.qr(random.normal(size=(d, int(random.integers(3, 10)))))[0]
+        rows = np.flatnonzero(y == k)
+        signal = random.normal(size=(len(rows), basis.shape[1])) @ basis.T
+        X[rows] = signal + 0.1 / np.sqrt(d) * random.normal(size=(len(rows), d))
+    return X, y
 
 
 SETS: dict[str, Callable[[], Samples]] = {
