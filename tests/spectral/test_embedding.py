@@ -357,6 +357,12 @@ def strays(sizes, isolated, k):
         ([3, 1], 0, 4, []),
         ([4, 2], 100, 4, [2]),
         ([4, 2], 100, 5, []),
+        # Just as many large components as clusters are the clusters, and the others may be strays.
+        ([9000, 200], 0, 2, []),
+        ([9000, 199], 0, 2, [199]),
+        ([9000, 200, 30], 0, 2, [30]),
+        ([9000, 210, 200], 0, 2, [200, 210]),
+        ([9000, 200], 0, 3, [200]),
     ],
 )
 def test_strays_at_their_bounds(sizes, isolated, k, expected):

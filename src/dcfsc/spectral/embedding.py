@@ -29,6 +29,9 @@ AUTO_SHARE = 1.0
 # A connected component smaller than 1/STRAY of the mean cluster size N/K is no cluster; where
 # there are more components than clusters some must give way, and the bound is higher.
 STRAY, STRAY_CROWDED = 10, 5
+# But where just K components are so large that no few near copies explain them (a point has at most
+# 64 neighbours in a sparse graph), these are the clusters, however unequal.
+POPULATION = 200
 # Up to this size one dense factorisation is at once the fastest and the most accurate.
 SMALL, SMALL_ON_GPU = 500, 2000
 # From so many eigenvectors on, blocks of them are quicker than Lanczos vectors one by one.
@@ -104,8 +107,9 @@ def embed(
     components, those of fewer than N/(10 n_clusters) points, or N/(5 n_clusters) when there are
     more components than ``n_clusters``, which would otherwise take an eigenvector each; tau is
     then 0 unless more than ``n_clusters`` components are left, and the mean degree if so. Nothing
-    but isolated points is left out where strays hold half of the points or more. ``n_clusters``
-    is ``n_components`` unless given.
+    but isolated points is left out where strays hold half of the points or more. If exactly
+    ``n_clusters`` components have 200 points or more, none of these is a stray. ``n_clusters`` is
+    ``n_components`` unless given.
 
     ``random_state`` fixes the solvers' starting vectors; global random state is never touched.
     """
@@ -225,6 +229,8 @@ def _stray(component: np.ndarray, isolated: np.ndarray, k: int) -> np.ndarray:
     size = np.bincount(component)[component]
     crowded = len(np.unique(component[~isolated])) > k
     stray = size * (STRAY_CROWDED if crowded else STRAY) * k < len(component)
+    if len(np.unique(component[size >= POPULATION])) == k:
+        stray &= size < POPULATION
     left = (~stray & ~isolated).sum()
     if left < k or 2 * left <= (~isolated).sum():
         return np.zeros_like(stray)
