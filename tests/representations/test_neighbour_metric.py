@@ -198,11 +198,19 @@ def test_a_graph_without_edges_has_the_identity():
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_few_samples_in_many_dimensions_are_seen_the_same_in_their_span(rounds):
     Z = unit(np.random.default_rng(6).normal(size=(40, 90)))
-    L = in_span(Z)
+    L = in_span(Z, Z @ Z.mT)
     assert L.shape == (40, 40)
     assert torch.allclose(L @ L.mT, Z @ Z.mT, rtol=0, atol=1e-13)
     first = solve(Z, choose_lam(Z, 9.0))
     whole = in_metric(Z, neighbour_metric(Z, 3, rounds, first))
     reduced = in_metric(L, neighbour_metric(L, 3, rounds, first, 90))
     assert torch.allclose(reduced @ reduced.mT, whole @ whole.mT, rtol=0, atol=1e-10)
-    assert in_span(Z.mT).shape == (90, 40)
+    assert in_span(Z.mT, Z @ Z.mT).shape == (90, 40)
+
+
+def test_copies_too_are_seen_the_same_in_their_span():
+    Z = unit(np.random.default_rng(7).normal(size=(40, 90)))
+    Z[20:] = Z[:20]
+    L = in_span(Z, Z @ Z.mT)
+    assert L.shape == (40, 40)
+    assert torch.allclose(L @ L.mT, Z @ Z.mT, rtol=0, atol=1e-13)

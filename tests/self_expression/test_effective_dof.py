@@ -4,7 +4,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc.errors import InputError
-from dcfsc.self_expression import LambdaPath, choose_lam, effective_dof, gram, lam_for_dof, solve
+from dcfsc.self_expression import (
+    LambdaPath,
+    choose_lam,
+    effective_dof,
+    gram,
+    lam_for_dof,
+    smaller_gram,
+    solve,
+    solve_for_dof,
+)
 from dcfsc.self_expression.gram import add_gram, outer_gram, squared_singular_values
 
 
@@ -27,9 +36,19 @@ def test_a_target_above_the_rank_is_clipped_below_it():
     assert solve(Z, lam).effective_dof == pytest.approx(0.99 * 4, rel=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(30, 8), (8, 30), (9, 9)])
+def test_one_gram_matrix_gives_the_same_closed_form(shape):
+    Z = matrix(*shape)
+    expected = solve(Z, choose_lam(Z, 5.0))
+    for found in (solve_for_dof(Z, 5.0), solve_for_dof(Z, 5.0, smaller_gram(Z))):
+        assert (found.form, found.lam) == (expected.form, expected.lam)
+        assert torch.equal(found.rows(0, len(Z)), expected.rows(0, len(Z)))
+
+
 def test_zero_data_and_bad_targets_are_refused():
-    with pytest.raises(InputError, match="zero"):
-        choose_lam(torch.zeros(4, 3), 2.0)
+    for choose in (choose_lam, solve_for_dof):
+        with pytest.raises(InputError, match="zero"):
+            choose(torch.zeros(4, 3), 2.0)
     with pytest.raises(InputError, match="positive"):
         choose_lam(torch.ones(4, 3), 0.0)
 

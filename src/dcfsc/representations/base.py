@@ -6,14 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.neighbours import unit_rows
-from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
+from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve_for_dof, target_dof
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
 # is not measured on (docs/experiments.md).
@@ -46,15 +45,29 @@ class Setting:
 class Part:
     """A random part of the samples, which is clustered to measure stability."""
 
+    # No cached_property: in Python 3.11 it has one lock for all parts, which threads wait for.
+    _gram: Tensor | None = None
+    _closed_form: ClosedForm | None = None
+
     def __init__(self, Z: Tensor, index: Tensor, setting: Setting):
         self.index, self.setting = index, setting
         self.Z = Z[index]
 
-    @cached_property
+    @property
+    def gram(self) -> Tensor:
+        """Z Z' or Z'Z, whichever is smaller."""
+        if self._gram is None:
+            self._gram = smaller_gram(self.Z)
+        return self._gram
+
+    @property
     def closed_form(self) -> ClosedForm:
         """The closed form of the rows as they are, which several representations start from."""
-        m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
-        return solve(self.Z, choose_lam(self.Z, target_dof(self.setting.n_clusters, m)))
+        if self._closed_form is None:
+            m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
+            dof = target_dof(self.setting.n_clusters, m)
+            self._closed_form = solve_for_dof(self.Z, dof, self.gram.clone())
+        return self._closed_form
 
 
 class Representation(ABC):

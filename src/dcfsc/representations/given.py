@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof, target_dof
 
 from .base import SUBSPACE_DIM, Part, Representation, Setting
 
@@ -41,6 +41,10 @@ class Given(Representation):
         if self.lam is None:
             m = self.setting.subspace_dim
             dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM if m is None else m)
+            if self.setting.form == "auto":
+                operator = solve_for_dof(R, dof)
+                self.lam = operator.lam
+                return operator
             self.lam = choose_lam(R, dof)
         return solve(R, self.lam, form=self.setting.form)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dcfsc.affinity import TopK
 from dcfsc.neighbours import unit_rows
-from dcfsc.self_expression import CosineForm, Operator, RidgeFactor, choose_lam, solve, target_dof
+from dcfsc.self_expression import CosineForm, Operator, RidgeFactor, solve_for_dof, target_dof
 from dcfsc.self_expression.gram import row_chunks
 
 from .base import (
@@ -62,7 +62,7 @@ class NeighbourMetric(Representation):
         return need_unit_length_without_ridge(cls.name, setting)
 
     def solve_part(self, part: Part) -> Operator:
-        Z, d = in_span(part.Z), part.Z.shape[1]
+        Z, d = in_span(part.Z, part.gram), part.Z.shape[1]
         T = neighbour_metric(Z, self.setting.n_clusters, self.rounds, part.closed_form, d)
         return CosineForm(in_metric(Z, T))
 
@@ -113,10 +113,15 @@ def in_metric(Z: Tensor, T: Tensor) -> Tensor:
     return R
 
 
-def in_span(Z: Tensor) -> Tensor:
-    """Z (n, d), or for fewer rows than columns a square matrix of the same inner products."""
+def in_span(Z: Tensor, products: Tensor) -> Tensor:
+    """Z (n, d), or for fewer rows than columns L (n, n) with the same ``products`` L L' = Z Z'."""
     n, d = Z.shape
-    return Z if n >= d else torch.linalg.qr(Z.double().mT, mode="r").R.mT.to(Z.dtype)
+    if n >= d:
+        return Z
+    L, singular = torch.linalg.cholesky_ex(products)
+    if singular:
+        L = torch.linalg.qr(Z.double().mT, mode="r").R.mT
+    return L.to(Z.dtype)
 
 
 def neighbour_metric(
@@ -143,7 +148,7 @@ def metric_rounds(
     are other neighbours, nearer to the truth where it is any good: the next round takes the metric
     from those. ``width`` is the number of columns of what Z stands for (:func:`in_span`).
     """
-    operator = first or solve(Z, choose_lam(Z, target_dof(n_clusters, SUBSPACE_DIM)))
+    operator = first or solve_for_dof(Z, target_dof(n_clusters, SUBSPACE_DIM))
     while True:
         T = metric_of(Z, affinity(operator, n_clusters), width)
         yield T

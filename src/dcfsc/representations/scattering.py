@@ -28,7 +28,7 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.image_statistics import SMOOTH, roughness, smooth_share
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
-from dcfsc.self_expression import Combined, CosineForm, choose_lam, solve, target_dof
+from dcfsc.self_expression import Combined, CosineForm, solve_for_dof, target_dof
 
 from .base import (
     DOUBLE,
@@ -98,8 +98,8 @@ class ScatteringMetric(Representation):
         x = x.reshape(len(x), -1, *self.setting.sample_shape[-2:])
         if roughness(x) >= ROUGH:
             return None
-        lam = choose_lam(rows, target_dof(self.setting.n_clusters, SUBSPACE_DIM))
-        nearest = solve(rows, lam).topk(1)[1][:, 0]
+        dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM)
+        nearest = solve_for_dof(rows, dof).topk(1)[1][:, 0]
         return 0.0 if smooth_share(x, x[nearest]) >= SMOOTH else math.inf
 
     def prepare(self, Z: Tensor) -> None:

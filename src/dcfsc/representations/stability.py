@@ -111,7 +111,8 @@ def _compare(
 ) -> None:
     """Add the candidates' partitions of some parts of Z to their agreements."""
     shown = [Part(Z, torch.from_numpy(index).to(Z.device), setting) for index in parts]
-    work = [(candidate, part) for part in shown for candidate in candidates]
+    # All parts by a candidate, then by the next: what they share is there when it is needed.
+    work = [(candidate, part) for candidate in candidates for part in shown]
     found = one_a_core(lambda pair: clustered(*pair, setting, affinity), work, Z.device)
     for (candidate, part), labels in zip(work, found, strict=True):
         everywhere = np.full(len(Z), -1)

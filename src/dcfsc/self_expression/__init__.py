@@ -12,7 +12,7 @@ from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, t
 from .elastic_net import elastic_net_self_expression, elastic_net_self_expression_memory
 from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
-from .gram import add_gram, gram, squared_singular_values
+from .gram import add_gram, gram, smaller_gram, squared_singular_values
 from .joint_affinity import joint_affinity, joint_affinity_memory
 from .kernel import (
     kernel_matrix,
@@ -29,7 +29,7 @@ from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_p
 from .operator import Operator
 from .orbit import OrbitForm, orbit_gram
 from .sample_form import SampleForm
-from .solve import solve
+from .solve import solve, solve_for_dof
 from .sparse import sparse_self_expression, sparse_self_expression_memory
 
 __all__ = [
@@ -65,7 +65,9 @@ __all__ = [
     "orbit_gram",
     "orthogonal_matching_pursuit",
     "orthogonal_matching_pursuit_memory",
+    "smaller_gram",
     "solve",
+    "solve_for_dof",
     "sparse_self_expression",
     "sparse_self_expression_memory",
     "squared_singular_values",

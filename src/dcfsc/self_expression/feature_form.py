@@ -68,9 +68,10 @@ class FeatureForm(ClosedForm):
     form = "features"
     is_divisible = True
 
-    def __init__(self, Z: Tensor, lam: float):
+    def __init__(self, Z: Tensor, lam: float, G: Tensor | None = None):
+        """G is Z'Z of all processes' rows if it is known, and is overwritten."""
         super().__init__(Z, lam)
-        G = distributed.total(gram(Z))
+        G = distributed.total(gram(Z)) if G is None else G
         mean_square = float(G.diagonal().sum()) / distributed.total_number(self.n)
         self.factor = RidgeFactor(G, lam)
         self._Z = Z

@@ -61,6 +61,14 @@ def squared_singular_values(Z: Tensor) -> Tensor:
 
     Of all processes' rows together where samples are divided among them, and then d of them.
     """
-    by_samples = Z.shape[0] <= Z.shape[1] and not distributed.active()
-    small = outer_gram(Z) if by_samples else distributed.total(gram(Z))
-    return torch.linalg.eigvalsh(small).clamp_min(0.0)
+    return torch.linalg.eigvalsh(smaller_gram(Z)).clamp_min(0.0)
+
+
+def fewer_samples(Z: Tensor) -> bool:
+    """Whether Z Z' is not larger than Z'Z, and all of it in one process."""
+    return Z.shape[0] <= Z.shape[1] and not distributed.active()
+
+
+def smaller_gram(Z: Tensor) -> Tensor:
+    """Z Z' or Z'Z of all processes' rows, whichever is smaller, in float64."""
+    return outer_gram(Z) if fewer_samples(Z) else distributed.total(gram(Z))

@@ -18,10 +18,11 @@ class SampleForm(ClosedForm):
 
     form = "samples"
 
-    def __init__(self, Z: Tensor, lam: float):
+    def __init__(self, Z: Tensor, lam: float, K: Tensor | None = None):
+        """K is Z Z' if it is known, and is overwritten."""
         super().__init__(Z, lam)
         self._Z = Z
-        K = outer_gram(Z)
+        K = outer_gram(Z) if K is None else K
         least = ROUNDINGS * torch.finfo(K.dtype).eps * float(K.trace())
         self._L = cholesky(K, self.lam, least)
         P = torch.cholesky_inverse(self._L)

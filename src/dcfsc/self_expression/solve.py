@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.errors import InputError, unknown_name
 
 from .closed_form import ClosedForm, check_problem
+from .effective_dof import lam_for_dof
 from .feature_form import FeatureForm
+from .gram import fewer_samples, smaller_gram
 from .sample_form import SampleForm
 
 Form = Literal["auto", "samples", "features"]
@@ -33,12 +36,23 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     check_problem(Z, lam)
     check_form(form)
     if form == "auto":
-        form = "samples" if Z.shape[0] <= Z.shape[1] and not distributed.active() else "features"
+        form = "samples" if fewer_samples(Z) else "features"
     if form == "samples" and distributed.active():
         raise InputError("form='samples' needs all samples in one process; use 'features' here.")
     if form == "samples":
         return SampleForm(Z.detach(), lam)
     return FeatureForm(Z.detach(), lam)
+
+
+def solve_for_dof(Z: Tensor, dof: float, G: Tensor | None = None) -> ClosedForm:
+    """:func:`solve` with the lam of ``dof`` effective degrees of freedom, from one Gram matrix.
+
+    ``G`` is :func:`.gram.smaller_gram` of Z if it is known, and is overwritten.
+    """
+    G = smaller_gram(Z) if G is None else G
+    lam = lam_for_dof(torch.linalg.eigvalsh(G).clamp_min(0.0), dof)
+    check_problem(Z, lam)
+    return (SampleForm if fewer_samples(Z) else FeatureForm)(Z.detach(), lam, G)
 
 
 def check_form(form: str) -> None:
