@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc.errors import InputError
-from dcfsc.metrics import accuracy, ari, best_map, clustering_error, confusion, nmi, score
+from dcfsc.metrics import (
+    accuracy,
+    ari,
+    best_map,
+    clustering_error,
+    confusion,
+    nmi,
+    score,
+    shared_information,
+)
 
 
 @st.composite
@@ -160,6 +169,19 @@ def test_nmi_divides_by_the_arithmetic_mean_of_unequal_entropies():
     assert nmi(y_true, y_pred) == pytest.approx(2 * shared / (h_true + h_pred), rel=1e-12)
     geometric = shared / np.sqrt(h_true * h_pred)
     assert abs(nmi(y_true, y_pred) - geometric) > 0.01  # these labels tell the two means apart
+
+
+def test_shared_information_is_less_what_shuffled_labels_share():
+    y_true, y_pred = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 1]
+
+    def shared(a, b):
+        M = confusion(a, b)
+        return entropy(M.sum(axis=1)) + entropy(M.sum(axis=0)) - entropy(M)
+
+    chance = np.mean([shared(y_true, list(p)) for p in permutations(y_pred)])
+    expected = shared(y_true, y_pred) - chance
+    assert shared_information(y_true, y_pred) == pytest.approx(expected, rel=1e-9)
+    assert shared_information(y_pred, y_true) == pytest.approx(expected, rel=1e-9)
 
 
 def test_ari_is_the_count_of_pairs_adjusted_for_chance():

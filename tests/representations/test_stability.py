@@ -172,16 +172,15 @@ def test_of_those_that_lead_the_one_that_leads_most_is_taken(scripted):
 
 
 def test_a_lead_is_the_mean_over_pairs_of_the_same_parts():
-    ours, theirs = Agreements(), Agreements()
+    ours, theirs = Agreements(3), Agreements(3)
     random = np.random.default_rng(0)
     for _ in range(4):
         ours.add(np.arange(30) // 10)
         theirs.add(random.integers(0, 3, 30))
     lead = Lead.of(ours, theirs)
-    assert lead.mean == pytest.approx(ours.mean - theirs.mean, abs=1e-12)
-    by_part = [
-        np.mean([1.0 - a for pair, a in theirs.pairs.items() if k in pair]) for k in range(4)
-    ]
+    most, told = ours.information[0, 1], theirs.information
+    assert lead.mean == pytest.approx(most - np.mean(list(told.values())), abs=1e-12)
+    by_part = [np.mean([most - a for pair, a in told.items() if k in pair]) for k in range(4)]
     assert lead.doubt == pytest.approx(2.0 * (np.std(by_part, ddof=1) / 2.0 + 0.02))
     assert lead.highest == lead.mean + lead.doubt
 
@@ -230,12 +229,24 @@ def test_agreement_is_measured_where_parts_overlap():
     a = np.array([0, 0, 1, 1, -1, -1])
     b = np.array([1, 1, 0, 0, 0, -1])
     c = np.array([-1, 0, 0, 1, 1, 1])
-    found = Agreements()
+    found = Agreements(4)
     for labels in (a, b, c):
         found.add(labels)
     assert found.pairs[0, 1] == 1.0
     assert found.pairs[0, 2] == pytest.approx(-0.5)
     assert found.mean == pytest.approx(sum(found.pairs.values()) / 3)
+    # Four samples in two halves: log 2, less the third of it that random halves tell on average.
+    assert found.information[0, 1] == pytest.approx((1 - 1 / 3) / 2)
+
+
+def test_a_fine_partition_that_repeats_leads_a_coarse_one():
+    fine, coarse = Agreements(4), Agreements(4)
+    for _ in range(3):
+        fine.add(np.arange(40) // 10)
+        coarse.add(np.arange(40) // 30)
+    assert fine.mean == coarse.mean == 1.0
+    assert Lead.of(fine, coarse).mean > 0.5
+    assert Agreements(1).largest == Agreements(2).largest == pytest.approx(np.log(2))
 
 
 def test_parts_need_room_for_clusters_and_neighbours():

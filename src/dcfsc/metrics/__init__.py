@@ -3,7 +3,16 @@
 Functions take NumPy arrays and return numbers.
 """
 
-from dcfsc.metrics.partition import accuracy, ari, best_map, clustering_error, confusion, nmi, score
+from dcfsc.metrics.partition import (
+    accuracy,
+    ari,
+    best_map,
+    clustering_error,
+    confusion,
+    nmi,
+    score,
+    shared_information,
+)
 from dcfsc.metrics.representation import Connectivity, connectivity, subspace_preserving_error
 
 __all__ = [
@@ -16,5 +25,6 @@ __all__ = [
     "connectivity",
     "nmi",
     "score",
+    "shared_information",
     "subspace_preserving_error",
 ]

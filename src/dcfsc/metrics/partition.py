@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import (
+    adjusted_rand_score,
+    mutual_info_score,
+    normalized_mutual_info_score,
+)
+from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
 from dcfsc.errors import InputError
 
@@ -55,6 +60,17 @@ def ari(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
     """Rand index adjusted for chance: 1 for equal partitions, 0 expected at random."""
     (_, true), (_, pred) = _coded(y_true, y_pred)
     return float(adjusted_rand_score(true, pred))
+
+
+def shared_information(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
+    """I(true; pred) - E I in nats, E I that of random partitions of the same sizes.
+
+    Neither is divided by an entropy: of two partitions that agree alike, the coarser shares less.
+    """
+    (_, true), (_, pred) = _coded(y_true, y_pred)
+    M = contingency_matrix(true, pred, sparse=True)
+    chance = expected_mutual_information(M, len(true))
+    return float(mutual_info_score(None, None, contingency=M) - chance)
 
 
 def best_map(y_true: ArrayLike | None, y_pred: ArrayLike) -> np.ndarray:

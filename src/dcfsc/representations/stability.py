@@ -6,10 +6,11 @@ the metric and by the neighbours of the part. Its stability is how well these pa
 each other where the parts overlap, by the adjusted Rand index. (A metric kept from all samples
 would make partitions agree by what the samples left out have said.)
 
-Stability is a noisy measure, and rewards coarse cuts. So the candidates come in an order of
-preference, and the first one is taken unless another is more stable by a margin. Parts are
-clustered only until that is decided. What is known of the samples may change the margin
-(:meth:`~.base.Representation.head_start`).
+Coarse cuts agree more easily. So candidates are compared by the information that one partition has
+of another beyond chance, as a share of log K: a coarse cut has little to tell. This is a noisy
+measure. So the candidates come in an order of preference, and the first one is taken unless another
+leads by a margin. Parts are clustered only until that is decided. What is known of the samples may
+change the margin (:meth:`~.base.Representation.head_start`).
 
 References
 ----------
@@ -21,6 +22,7 @@ function approximation. NIPS 6, 1993.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +40,7 @@ from .base import Part, Representation, Setting
 MOST_SAMPLES = 3000  # that a representation is fitted on
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
 LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
-MARGIN = 0.05  # by which a candidate must be more stable, unless the preferred one says another
+MARGIN = 0.05  # by which a candidate must lead, unless the preferred one says another
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
 STARTS = 3  # of k-means, each improved: a part's partition is only compared
@@ -84,7 +86,7 @@ def race(
     for candidate in candidates:
         stage("preparing the representation %s", candidate.name)
         candidate.prepare(Z)
-    agreements = {c.name: Agreements() for c in candidates}
+    agreements = {c.name: Agreements(setting.n_clusters) for c in candidates}
     leads: dict[str, Lead] = {}
     parts = [judged[rows] for rows in random_parts(len(judged))]
     for number in range(LEAST_PARTS, PARTS + 1):
@@ -144,17 +146,25 @@ def judged_rows(n: int, n_clusters: int) -> np.ndarray:
 
 
 class Agreements:
-    """The adjusted Rand index between each two of some partitions of parts of the samples."""
+    """How well each two of some partitions of parts of the samples into K clusters agree.
 
-    def __init__(self) -> None:
+    ``pairs`` has the adjusted Rand index, ``information`` what one tells of the other beyond
+    chance, as a share of log K.
+    """
+
+    def __init__(self, n_clusters: int) -> None:
+        self.largest = math.log(max(n_clusters, 2))
         self.partitions: list[np.ndarray] = []
         self.pairs: dict[tuple[int, int], float] = {}
+        self.information: dict[tuple[int, int], float] = {}
 
     def add(self, labels: np.ndarray) -> None:
         """Compare a partition, -1 outside its part, with those before where both parts are."""
         for i, other in enumerate(self.partitions):
             both = (labels >= 0) & (other >= 0)
-            self.pairs[i, len(self.partitions)] = metrics.ari(labels[both], other[both])
+            pair, ours, theirs = (i, len(self.partitions)), labels[both], other[both]
+            self.pairs[pair] = metrics.ari(ours, theirs)
+            self.information[pair] = metrics.shared_information(ours, theirs) / self.largest
         self.partitions.append(labels)
 
     @property
@@ -164,7 +174,7 @@ class Agreements:
 
 @dataclass(frozen=True)
 class Lead:
-    """By how much partitions agree better than others of the same parts, and how surely."""
+    """By how much more partitions tell of each other than others of the parts, and how surely."""
 
     mean: float
     doubt: float
@@ -173,8 +183,8 @@ class Lead:
     def of(cls, ours: Agreements, theirs: Agreements) -> Lead:
         count = len(ours.partitions)
         apart = np.zeros((count, count))
-        for (i, j), agreement in ours.pairs.items():
-            apart[i, j] = apart[j, i] = agreement - theirs.pairs[i, j]
+        for (i, j), information in ours.information.items():
+            apart[i, j] = apart[j, i] = information - theirs.information[i, j]
         by_part = apart.sum(axis=1) / (count - 1)
         error = by_part.std(ddof=1) / np.sqrt(count)
         return cls(float(by_part.mean()), CERTAIN * (float(error) + NOISE))
