@@ -1,4 +1,4 @@
-"""How many clusters? Candidates from the spectra of graphs over a range of lam.
+"""How many clusters? Candidates from the graphs that a fit would cut.
 
 With the eigenvalues w_1 >= w_2 >= ... of a graph's normalised affinity, mu_K = 1 - w_K are those of
 its Laplacian. K clusters leave K small ones: the eigengap w_K - w_{K+1} is large. But two things
@@ -11,15 +11,27 @@ law), so gaps grow or fall along K and the largest says little. The slope in log
 
 is about 2/d for every K where there is nothing to see, and large where K clusters end.
 
-*The circle.* lam="auto" makes a graph for a given K: tr H = K m. So graphs are made for several K
-from 2 to the largest, the same graphs that ``fit`` would make, and the slopes are averaged: what
-is there shows at most lam, what one lam makes of noise does not.
+*The graph.* A fit's graph depends on K, as lam does: tr H = K m. And a neighbourhood that is small
+for large clusters joins small ones. So graphs are made in the representation that the fit would
+choose, for three K and with half, once and twice the neighbours, and their slopes are averaged:
+what is there shows in most graphs, what one of them makes of noise does not.
+
+An accident may still have the largest slope, such as a long cluster that is as easily cut as two
+are told apart. So the leading candidates and their neighbours K - 1 and K + 1 are looked at again,
+by their partitions. The coupling (:mod:`dcfsc.spectral.coupling`) of two clusters stands for mu_K,
+that of a cluster's halves for mu_{K+1}:
+
+    separation(K) = K ln((least coupling of halves + e) / (largest coupling of clusters + e)),
+
+and slope + separation decides among them.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -32,24 +44,31 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
 from dcfsc.datasets import Streamed
+from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.machine import resolve_device
+from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.neighbours import unit_rows
-from dcfsc.representations.base import SUBSPACE_DIM
-from dcfsc.self_expression import lam_for_dof, solve, squared_singular_values, target_dof
+from dcfsc.representations import Representation, choose, create
+from dcfsc.representations.base import Setting
+from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
+from dcfsc.self_expression import Operator
+from dcfsc.spectral.assignment import assign
+from dcfsc.spectral.clustering import default_components
+from dcfsc.spectral.coupling import coupling, halves
 from dcfsc.stages import stage
 
 from .deep import AutoencoderFeatures
 from .validation import as_float, check_array, check_n_clusters
 
 METHODS = ("closed-form", "dcfsc")
-GRAPHS = 9
+MADE_FOR = 3  # numbers of clusters that graphs are made for, from 2 to the largest
+NEIGHBOURHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
-LEADING = 3  # a graph is for its three candidates of largest slope
+LEADING = 3  # candidates of largest slope: a graph is for these, and these are looked at again
 # Eigenvalues of the Laplacian below this are no longer told apart: a connection of one part in a
-# thousand is chance, and without the floor its accidents would have the largest slopes. The value
-# was chosen with labels in view, see docs/choosing_k.md.
-FLOOR = 1e-3
+# thousand is chance, and without the floor its accidents would have the largest slopes. The same
+# for couplings, which are larger. How both were chosen: docs/choosing_k.md.
+FLOOR, COUPLING_FLOOR = 1e-3, 0.03
 TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, and far below FLOOR
 
 
@@ -57,13 +76,17 @@ TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, an
 class Candidate:
     """A number of clusters ``k`` and the evidence for it.
 
-    ``slope`` is K ln(mu_{K+1} / mu_K), the mean over the graphs: candidates are ranked by it.
-    ``agreement`` is the share of the graphs that have K among their three candidates of largest
-    slope. ``gap`` is the eigengap w_K - w_{K+1} of the graph whose lam is nearest to K's own.
+    ``slope`` is K ln(mu_{K+1} / mu_K), the mean over the graphs. ``separation`` says the same of a
+    partition into K clusters; None where there was none, since other candidates have larger slopes.
+    Candidates with a separation come first, ranked by slope + separation, then the others by their
+    slope. ``agreement`` is the share of the graphs that have K among their three candidates of
+    largest slope. ``gap`` is the eigengap w_K - w_{K+1} of the graph made for the number nearest
+    to K.
     """
 
     k: int
     slope: float
+    separation: float | None
     agreement: float
     gap: float
 
@@ -72,15 +95,15 @@ class Candidate:
 class Suggestion(Sequence[Candidate]):
     """Candidates for the number of clusters, the best first.
 
-    ``eigenvalues`` (max_k + 1,) are those of the graph whose lam is nearest to that of the best K;
-    ``n_samples`` are the samples looked at; ``effective_dof`` the tr H of the graphs.
+    ``eigenvalues`` (max_k + 1,) are those of the graph made for the number nearest to the best K;
+    ``n_samples`` are the samples looked at; ``representation`` is that of the graphs.
     """
 
     candidates: tuple[Candidate, ...]
     eigenvalues: np.ndarray
-    effective_dof: tuple[float, ...]
     n_samples: int
     method: str
+    representation: str
 
     @property
     def k(self) -> int:
@@ -104,7 +127,7 @@ class Suggestion(Sequence[Candidate]):
             "n_samples": self.n_samples,
             "candidates": [asdict(candidate) for candidate in self.candidates[:most]],
             "eigenvalues": self.eigenvalues.tolist(),
-            "effective_dof": list(self.effective_dof),
+            "representation": self.representation,
         }
 
     def __repr__(self) -> str:
@@ -113,11 +136,13 @@ class Suggestion(Sequence[Candidate]):
 
     def _repr_html_(self) -> str:
         lines = "".join(
-            f"<tr><td>{c.k}</td><td>{c.slope:.2f}</td><td>{c.agreement:.0%}</td>"
-            f"<td>{c.gap:.4f}</td></tr>"
+            f"<tr><td>{c.k}</td><td>{c.slope:.2f}</td>"
+            f"<td>{'' if c.separation is None else f'{c.separation:.2f}'}</td>"
+            f"<td>{c.agreement:.0%}</td><td>{c.gap:.4f}</td></tr>"
             for c in self.candidates[:10]
         )
-        head = "<tr><th>K</th><th>slope</th><th>agreement</th><th>gap</th></tr>"
+        names = ("K", "slope", "separation", "agreement", "gap")
+        head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
         return f"<table><thead>{head}</thead><tbody>{lines}</tbody></table>"
 
 
@@ -128,16 +153,17 @@ def suggest_k(
     method: str = "closed-form",
     subspace_dim: float | None = None,
     normalize: bool = True,
+    representation: str = "auto",
     affinity: Any = "topk",
-    max_samples: int = 5000,
+    max_samples: int = MOST_SAMPLES,
     device: Any = "auto",
     random_state: Any = None,
     **network: Any,
 ) -> Suggestion:
     """Suggest numbers of clusters for X, the best first, without labels.
 
-    It looks for a drop after the K-th eigenvalue in graphs over a range of lam; see the module.
-    K = 1 is not among the candidates.
+    It looks for a drop after the K-th eigenvalue in graphs like those of a fit, and compares the
+    partitions of the leading candidates; see the module. K = 1 is not among the candidates.
 
     Parameters
     ----------
@@ -151,6 +177,8 @@ def suggest_k(
         The m of tr H = K m, as in the estimators.
     normalize : bool
         Scale every sample to unit length first ("closed-form" only).
+    representation : str
+        As in `ClosedFormSubspaceClustering` ("closed-form" only).
     affinity : str or callable
         As in the estimators.
     max_samples : int
@@ -183,13 +211,24 @@ def suggest_k(
     if method == "dcfsc":
         encoder = AutoencoderFeatures(device=device, random_state=seed, **network)
         Z = as_float(encoder.fit_transform(X), place)
+        shape, normalize, representation = tuple(Z.shape[1:]), False, "given"
     else:
-        Z = as_float(X, place).reshape(len(X), -1)
-        Z = unit_rows(Z) if normalize else Z
-    _refuse_one_point(Z, normalize and method != "dcfsc")
-    m = SUBSPACE_DIM if subspace_dim is None else subspace_dim
-    dofs, spectra = _spectra(Z, largest, m, affinity, seed)
-    return _ranked(spectra, dofs, m, len(X), method)
+        shape = working_shape(X.shape[1:])
+        Z = as_float(X, place, shape).reshape(len(X), -1)
+    _refuse_one_point(unit_rows(Z) if normalize else Z, normalize)
+    setting = Setting(
+        sample_shape=shape,
+        n_clusters=round(math.sqrt(2 * largest)),
+        subspace_dim=subspace_dim,
+        unit_length=normalize,
+        sparse_exact=isinstance(affinity := affinities.get(affinity, largest), affinities.TopK)
+        and affinity.search == "exact",
+    )
+    chosen, rows, _ = choose(create(representation, setting), Z, setting)
+    graphs = _graphs(chosen, rows, largest, affinity, seed)
+    candidates = _ranked(graphs, seed)
+    eigenvalues = _nearest(graphs, candidates[0].k).values
+    return Suggestion(candidates, eigenvalues, len(X), method, chosen.name)
 
 
 def number_for(estimator: Any, X: Any) -> int:
@@ -205,6 +244,7 @@ def number_for(estimator: Any, X: Any) -> int:
         return suggest_k(
             X,
             subspace_dim=getattr(estimator, "subspace_dim", None),
+            representation=getattr(estimator, "representation", "auto"),
             device=estimator.device,
             random_state=estimator.random_state,
         ).k
@@ -218,62 +258,108 @@ def slopes(values: np.ndarray, floor: float = FLOOR) -> np.ndarray:
     return np.arange(1, len(mu)) * np.log(mu[1:] / mu[:-1])
 
 
-def _spectra(
-    Z: Tensor, largest: int, subspace_dim: float, affinity: Any, seed: int
-) -> tuple[list[float], np.ndarray]:
-    """Degrees of freedom (G,) and descending eigenvalues (G, largest + 1) of the graphs."""
-    squares = squared_singular_values(Z)
-    made_for = np.unique(np.geomspace(2, largest, GRAPHS).round().astype(int)).tolist()
-    dofs: list[float] = []
-    spectra: list[np.ndarray] = []
-    for number, k in enumerate(made_for, start=1):
-        stage("looking at graph %d of %d", number, len(made_for))
-        operator = solve(Z, lam_for_dof(squares, target_dof(k, subspace_dim)))
-        # beyond the rank of Z the targets have no root, and all give the same graph
-        if dofs and operator.effective_dof < 1.01 * dofs[-1]:
-            break
-        graph = affinities.get(affinity, k)(operator, k)
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph made for a number of clusters, with its leading eigenvectors.
+
+    ``own`` says whether its neighbourhoods have the affinity's own size, as those of a fit.
+    """
+
+    made_for: int
+    own: bool
+    affinity: Any
+    embedding: spectral.Embedding
+
+    @property
+    def values(self) -> np.ndarray:
+        """Eigenvalues (max_k + 1,), descending."""
+        return np.sort(self.embedding.values)[::-1]
+
+    def coupling(self, k: int, seed: int) -> np.ndarray:
+        """The coupling (k, k) of the graph's clusters, on the diagonal that of their halves."""
+        count = min(default_components(ASSIGN, k, len(self.embedding.vectors)), len(self.values))
+        leading = replace(
+            self.embedding,
+            vectors=self.embedding.vectors[:, :count],
+            values=self.embedding.values[:count],
+        )
+        labels = assign(leading, k, method=ASSIGN, random_state=seed, n_init=STARTS)
+        return coupling(self.affinity, labels, halves(leading, labels, k, ASSIGN), k)
+
+
+def _graphs(
+    representation: Representation, rows: Tensor, largest: int, affinity: Any, seed: int
+) -> list[Graph]:
+    """Graphs of the rows for several numbers of clusters and sizes of neighbourhoods."""
+    operators: list[tuple[int, Operator]] = []
+    for k in np.unique(np.geomspace(2, largest, MADE_FOR).round().astype(int)).tolist():
+        own = copy.copy(representation)
+        own.setting = replace(representation.setting, n_clusters=k)
+        if own.learns:
+            own.fit(rows)
+        operators.append((k, own.solve(own.transform(rows))))
+    sizes = NEIGHBOURHOODS if isinstance(affinity, affinities.TopK) else (1.0,)
+
+    def make(item: tuple[int, Operator, float]) -> Graph:
+        k, operator, size = item
+        sized = affinity
+        if isinstance(affinity, affinities.TopK):  # many pieces are no fault here
+            sized = replace(affinity, k=max(1, round(size * affinity.k)), grow=False)
+        A = sized(operator, k)
         embedding = spectral.embed(
-            graph,
+            A,
             largest + 1,
             random_state=seed,
             tol=TOLERANCE,
-            device=spectral.place_for(graph, Z.device),
+            device=spectral.place_for(A, rows.device),
         )
-        dofs.append(operator.effective_dof)
-        spectra.append(np.sort(embedding.values)[::-1])
-    return dofs, np.array(spectra)
+        return Graph(k, size == 1.0, A, embedding)
+
+    stage("looking at %d graphs", len(operators) * len(sizes))
+    items = [(k, operator, size) for k, operator in operators for size in sizes]
+    return one_a_core(make, items, rows.device)
 
 
-def _ranked(
-    spectra: np.ndarray,
-    dofs: list[float],
-    subspace_dim: float,
-    n: int,
-    method: str,
-) -> Suggestion:
-    """Candidates 2, ..., M - 1 of spectra (G, M), by their mean slope; ties keep the smaller K."""
-    table = np.array([slopes(w) for w in spectra])[:, 1:]  # (G, M - 2), from K = 2
+def _nearest(graphs: Sequence[Graph], k: int) -> Graph:
+    """The graph like a fit's that was made for the number nearest to k."""
+    return min((g for g in graphs if g.own), key=lambda g: abs(math.log(g.made_for / k)))
+
+
+def separation(couplings: np.ndarray, floor: float = COUPLING_FLOOR) -> float:
+    """K ln((least coupling of halves + floor) / (largest of clusters + floor)) of a (K, K)."""
+    k = len(couplings)
+    between = couplings[~np.eye(k, dtype=bool)].max()
+    return k * math.log((np.diag(couplings).min() + floor) / (between + floor))
+
+
+def _ranked(graphs: Sequence[Graph], seed: int) -> tuple[Candidate, ...]:
+    """Candidates 2, ..., max_k: the leading ones, looked at again, then the others by slope."""
+    table = np.array([slopes(graph.values) for graph in graphs])[:, 1:]  # (G, max_k - 1)
     mean = table.mean(axis=0)
     place = np.argsort(np.argsort(-table, axis=1, kind="stable"), axis=1)
     agreement = (place < LEADING).mean(axis=0)
-    gaps = [dict(spectral.eigengap(w)) for w in spectra]
-
-    def own(k: int) -> int:
-        """The graph whose degrees of freedom are nearest to K m."""
-        return int(np.argmin(np.abs(np.log(np.array(dofs) / target_dof(k, subspace_dim)))))
-
     order = np.argsort(-mean, kind="stable")
-    candidates = tuple(
+    again = {int(i) + step for i in order[:LEADING] for step in (-1, 0, 1)}
+    separations: dict[int, float] = {}
+    for k in sorted(i + 2 for i in again & set(range(len(mean)))):
+        stage("looking at %d clusters", k)
+        separations[k] = separation(_nearest(graphs, k).coupling(k, seed))
+    candidates = [
         Candidate(
-            k=int(i) + 2,
-            slope=float(mean[i]),
-            agreement=float(agreement[i]),
-            gap=gaps[own(int(i) + 2)][int(i) + 2],
+            k=k,
+            slope=float(mean[k - 2]),
+            separation=separations.get(k),
+            agreement=float(agreement[k - 2]),
+            gap=dict(spectral.eigengap(_nearest(graphs, k).values))[k],
         )
-        for i in order
-    )
-    return Suggestion(candidates, spectra[own(candidates[0].k)], tuple(dofs), n, method)
+        for k in (order + 2).tolist()
+    ]
+
+    def rank(candidate: Candidate) -> tuple[bool, float]:
+        added = candidate.separation
+        return added is None, -(candidate.slope + (0.0 if added is None else added))
+
+    return tuple(sorted(candidates, key=rank))
 
 
 def _refuse_one_point(Z: Tensor, scaled: bool) -> None:
