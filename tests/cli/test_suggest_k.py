@@ -36,7 +36,7 @@ def test_table_has_the_candidates_and_says_how_clear_they_are(npz: Path) -> None
     result = command("suggest-k", npz, "--max-k", 9)
     assert result.exit_code == 0, result.output
     header, *rows, last = result.stdout.splitlines()
-    assert header.split() == ["K", "slope", "agreement", "gap"]
+    assert header.split() == ["K", "slope", "separation", "agreement", "gap"]
     assert len(rows) == 8
     assert rows[0].split()[0] == "4"
     assert last.startswith("suggested: K = 4 (clear")
@@ -53,7 +53,7 @@ def test_fit_auto_prints_and_records_its_candidates(npz: Path) -> None:
     result = command("fit", npz, "-k", "auto", "--method", "closed-form", "--no-report")
     assert result.exit_code == 0, result.output
     facts = dict(line.split("  ", 1) for line in result.stdout.splitlines())
-    assert facts["K (slope)"].strip().startswith("4 (")
+    assert facts["K (score)"].strip().startswith("4 (")
     assert "K = 4, clear" in facts["suggested"]
     record = json.loads(Path("runs/points-closed-form/run.json").read_text())
     assert record["n_clusters"] == 4
@@ -130,6 +130,10 @@ def test_samples_that_are_not_finite(npz: Path, data: Dataset, tmp_path: Path) -
 
 
 def test_clear_means_twice_the_next() -> None:
-    assert clarity([{"slope": 4.0}, {"slope": 2.0}]).startswith("clear")
-    assert clarity([{"slope": 3.9}, {"slope": 2.0}]).startswith("not clear")
-    assert clarity([{"slope": 0.1}]).startswith("clear")
+    def candidate(slope: float, separation: float | None) -> dict[str, float | None]:
+        return {"slope": slope, "separation": separation}
+
+    assert clarity([candidate(3.0, 1.0), candidate(2.5, -0.5)]).startswith("clear")
+    assert clarity([candidate(3.0, 0.9), candidate(2.0, 0.0)]).startswith("not clear")
+    assert clarity([candidate(0.1, None)]).startswith("clear")
+    assert clarity([candidate(1.0, -4.0), candidate(1.0, -5.0)]).startswith("not clear")

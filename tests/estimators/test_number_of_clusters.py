@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc import suggest_k
+from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import number_of_clusters
-from dcfsc.estimators.number_of_clusters import FLOOR, slopes
+from dcfsc.estimators.number_of_clusters import COUPLING_FLOOR, FLOOR, separation, slopes
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -49,12 +50,17 @@ def test_ranking_is_complete_descending_and_plain() -> None:
     X = synthetic(120, 4, 3, 30, random_state=0).X
     found = suggest_k(X, max_k=12, random_state=0)
     assert sorted(c.k for c in found) == list(range(2, 13))
-    assert [c.slope for c in found] == sorted((c.slope for c in found), reverse=True)
+    leading = [c for c in found if c.separation is not None]
+    scores = [c.slope + c.separation for c in leading]
+    assert scores == sorted(scores, reverse=True)
+    assert list(found[: len(leading)]) == leading
+    others = [c.slope for c in found[len(leading) :]]
+    assert others == sorted(others, reverse=True)
     assert len(found) == 11
     assert found[0] is found.candidates[0]
     assert found.eigenvalues.shape == (13,)
     assert (np.diff(found.eigenvalues) <= 1e-8).all()
-    assert (np.diff(found.effective_dof) > 0).all()
+    assert found.representation == "given"
     plain = json.loads(json.dumps(found.to_dict(most=3)))
     assert [c["k"] for c in plain["candidates"]] == [c.k for c in found[:3]]
     assert plain["k"] == 4
@@ -82,8 +88,8 @@ def test_scale_of_the_samples_does_not_matter() -> None:
 def test_rank_below_the_degrees_of_freedom_asked_for() -> None:
     X = synthetic(150, 2, 2, 4, random_state=0).X
     found = suggest_k(X, random_state=0)
-    assert max(found.effective_dof) < 4
     assert len(found) == 29
+    assert all(np.isfinite(c.slope) for c in found)
 
 
 def test_latents_of_an_autoencoder() -> None:
@@ -93,10 +99,11 @@ def test_latents_of_an_autoencoder() -> None:
     assert sorted(c.k for c in found) == [2, 3, 4, 5, 6]
 
 
-def test_images_and_their_flat_rows_are_the_same() -> None:
+def test_images_and_their_flat_rows_are_the_same_as_given() -> None:
     X = synthetic(60, 3, 3, 16, random_state=0).X
-    flat = suggest_k(X, random_state=0).to_dict()
-    assert suggest_k(X.reshape(60, 4, 4), random_state=0).to_dict() == flat
+    flat = suggest_k(X, random_state=0, representation="given").to_dict()
+    images = suggest_k(X.reshape(60, 4, 4), random_state=0, representation="given")
+    assert images.to_dict() == flat
 
 
 @pytest.mark.parametrize(
@@ -118,15 +125,67 @@ def test_bad_parameters_are_one_line(options: dict[str, object], said: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_graphs_are_those_of_fit() -> None:
-    """The graph made for K is the one that the estimator clusters into K, without a metric."""
-    from dcfsc import ClosedFormSubspaceClustering
-    from dcfsc.neighbours import unit_rows
+def test_separation_compares_clusters_with_halves() -> None:
+    couplings = np.array([[0.4, 0.05, 0.01], [0.05, 0.5, 0.0], [0.01, 0.0, 0.2]])
+    expected = 3 * np.log((0.2 + COUPLING_FLOOR) / (0.05 + COUPLING_FLOOR))
+    assert separation(couplings) == pytest.approx(expected)
+    assert separation(np.full((2, 2), 0.3)) == 0.0
 
-    X = synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
-    dofs, spectra = number_of_clusters._spectra(unit_rows(torch.from_numpy(X)), 8, 3.0, "topk", 0)
-    model = ClosedFormSubspaceClustering(
-        8, random_state=0, device="cpu", representation="given"
-    ).fit(X)
-    assert dofs[-1] == pytest.approx(model.effective_dof_, rel=1e-6)
-    np.testing.assert_allclose(spectra[-1][:8], model.eigenvalues_[:8], atol=1e-6)
+
+class Drawn:
+    """A graph of given eigenvalues, whose partition into ``right`` clusters is the best."""
+
+    own = True
+
+    def __init__(self, made_for: int, values: np.ndarray, right: int):
+        self.made_for, self.values, self.right = made_for, values, right
+        self.seen: list[int] = []
+
+    def coupling(self, k: int, seed: int) -> np.ndarray:
+        self.seen.append(k)
+        return np.full((k, k), 0.1) + np.diag(np.full(k, 0.5 if k == self.right else 0.0))
+
+
+def test_neighbours_of_the_leading_candidates_are_looked_at_again() -> None:
+    mu = np.array([0.0, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3, 0.31, 0.32, 0.33, 0.34, 0.5, 0.51, 0.52])
+    graphs = [Drawn(k, 1.0 - mu, right=4) for k in (2, 5, 12)]
+    found = number_of_clusters._ranked(graphs, 0)  # type: ignore[arg-type]
+    assert max(found, key=lambda c: c.slope).k == 5
+    assert found[0].k == 4
+    assert found[0].slope == 0.0
+    assert found[0].separation == pytest.approx(4 * np.log(0.63 / 0.13))
+    looked_at = {c.k for c in found if c.separation is not None}
+    assert {4, 5, 6, 10, 11, 12} <= looked_at
+    assert looked_at == set().union(*(g.seen for g in graphs))
+    assert set(graphs[0].seen) <= {2, 3}
+    assert 4 in graphs[1].seen
+
+
+def as_images(n: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    across = np.broadcast_to(rng.uniform(0, 1, (n // 2, 16, 1)), (n // 2, 16, 16))
+    kinds = np.concatenate([across, across.transpose(0, 2, 1)])
+    return np.abs(kinds + rng.normal(0, 0.05, kinds.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_graphs_are_those_of_fit(images: bool) -> None:
+    """The graph made for the largest K is the one that the estimator clusters into so many."""
+    from dcfsc import ClosedFormSubspaceClustering
+
+    X = as_images(120) if images else synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
+    found = suggest_k(X, max_k=8, random_state=0, device="cpu")
+    model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu").fit(X)
+    assert found.representation == model.representation_
+    assert (found.representation == "scattering") == images
+    setting = model._setting(8, None)
+    chosen, rows, _ = number_of_clusters.choose(
+        number_of_clusters.create("auto", setting), model._rows(X), setting
+    )
+    graphs = number_of_clusters._graphs(chosen, rows, 8, TopK(), 0)
+    assert [(g.made_for, g.own) for g in graphs] == [
+        (k, own) for k in (2, 4, 8) for own in (True, False, False)
+    ]
+    np.testing.assert_allclose(graphs[6].values[:8], model.eigenvalues_[:8], atol=1e-6)
+    links = [np.diff(g.affinity.indptr).mean() for g in graphs[6:]]
+    assert links[1] < links[0] < links[2]

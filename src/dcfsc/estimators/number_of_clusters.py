@@ -339,11 +339,11 @@ def _ranked(graphs: Sequence[Graph], seed: int) -> tuple[Candidate, ...]:
     place = np.argsort(np.argsort(-table, axis=1, kind="stable"), axis=1)
     agreement = (place < LEADING).mean(axis=0)
     order = np.argsort(-mean, kind="stable")
-    again = {int(i) + step for i in order[:LEADING] for step in (-1, 0, 1)}
-    separations: dict[int, float] = {}
-    for k in sorted(i + 2 for i in again & set(range(len(mean)))):
-        stage("looking at %d clusters", k)
-        separations[k] = separation(_nearest(graphs, k).coupling(k, seed))
+    near = {int(i) + 2 + step for i in order[:LEADING] for step in (-1, 0, 1)}
+    again = sorted(near & set(range(2, len(mean) + 2)))
+    stage("looking at partitions into %s clusters", ", ".join(map(str, again)))
+    cuts = one_a_core(lambda k: _nearest(graphs, k).coupling(k, seed), again, torch.device("cpu"))
+    separations = {k: separation(cut) for k, cut in zip(again, cuts, strict=True)}
     candidates = [
         Candidate(
             k=k,

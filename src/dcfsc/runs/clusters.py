@@ -12,8 +12,7 @@ from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.errors import InputError
 from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
 from dcfsc.estimators.registry import SHARED, create_features
-
-MAX_SAMPLES = 5_000
+from dcfsc.representations.stability import MOST_SAMPLES as MAX_SAMPLES
 
 
 def suggest_for_run(
@@ -38,7 +37,8 @@ def suggest_for_run(
         X = create_features(features, method, given)[0].fit_transform(X)
     if method == "dcfsc":
         shared |= {k: given[k] for k in ("weights", "network", "pretrain_epochs") if k in given}
-    return suggest_k(X, max_k, method=method, subspace_dim=given.get("subspace_dim"), **shared)
+    shared |= {k: given[k] for k in ("subspace_dim", "representation") if k in given}
+    return suggest_k(X, max_k, method=method, **shared)
 
 
 def _drawn(X: Any, seed: int | None) -> Any:
