@@ -48,7 +48,7 @@ from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.neighbours import unit_rows
-from dcfsc.representations import Representation, choose, create
+from dcfsc.representations import Part, Representation, choose, create
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
 from dcfsc.self_expression import Operator
@@ -291,13 +291,17 @@ def _graphs(
     representation: Representation, rows: Tensor, largest: int, affinity: Any, seed: int
 ) -> list[Graph]:
     """Graphs of the rows for several numbers of clusters and sizes of neighbourhoods."""
-    operators: list[tuple[int, Operator]] = []
-    for k in np.unique(np.geomspace(2, largest, MADE_FOR).round().astype(int)).tolist():
+    if len(rows) > MOST_SAMPLES:  # it was prepared for a sample of them
+        representation.prepare(rows)
+    everything = torch.arange(len(rows), device=rows.device)
+
+    def solved(k: int) -> Operator:
         own = copy.copy(representation)
         own.setting = replace(representation.setting, n_clusters=k)
-        if own.learns:
-            own.fit(rows)
-        operators.append((k, own.solve(own.transform(rows))))
+        return own.solve_part(Part(rows, everything, own.setting))
+
+    counts = np.unique(np.geomspace(2, largest, MADE_FOR).round().astype(int)).tolist()
+    operators = [(k, solved(k)) for k in counts]
     sizes = NEIGHBOURHOODS if isinstance(affinity, affinities.TopK) else (1.0,)
 
     def make(item: tuple[int, Operator, float]) -> Graph:
