@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dcfsc.runs.clusters
-from dcfsc import suggest_k
+from dcfsc import ClosedFormSubspaceClustering, suggest_k
 from dcfsc.cli import app
 from dcfsc.cli.output import clarity
 from dcfsc.datasets import Dataset, synthetic
@@ -92,6 +92,25 @@ def test_scattering_of_images(tmp_path: Path) -> None:
     found = json.loads(command("suggest-k", tmp_path / "images.npy", *options).stdout)
     assert len(found["candidates"]) == 5
     assert found["n_samples"] == 30
+
+
+@pytest.mark.parametrize("name", ["auto", "given"])
+def test_fit_auto_looks_at_the_representation_that_it_takes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    across = np.broadcast_to(rng.uniform(0, 1, (30, 16, 1)), (30, 16, 16))
+    images = np.concatenate([across, across.transpose(0, 2, 1)]) + rng.normal(0, 0.05, (60, 16, 16))
+    np.save("images.npy", np.abs(images))
+    options = ("--representation", name, "--method", "closed-form", "--no-report")
+    result = command("fit", "images.npy", "-k", "auto", *options)
+    assert result.exit_code == 0, result.output
+    record = json.loads(Path("runs/images-closed-form/run.json").read_text())
+    assert record["suggestion"]["representation"] == record["representation_"]
+    assert record["representation_"] == {"auto": "scattering", "given": "given"}[name]
+    model = ClosedFormSubspaceClustering("auto", representation=name, random_state=0)
+    assert model.fit(np.abs(images)).n_clusters_ == record["n_clusters"]
 
 
 def test_of_many_samples_some_are_drawn(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
