@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from dcfsc import suggest_k
 from dcfsc.affinity import TopK
+from dcfsc.affinity.topk import count_components
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import number_of_clusters
 from dcfsc.estimators.number_of_clusters import COUPLING_FLOOR, FLOOR, separation, slopes
+from dcfsc.representations.base import Setting
+from dcfsc.representations.given import Given
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -178,7 +181,7 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu").fit(X)
     assert found.representation == model.representation_
     assert (found.representation == "scattering") == images
-    setting = model._setting(8, None)
+    setting = model._setting(4, None)
     chosen, rows, _ = number_of_clusters.choose(
         number_of_clusters.create("auto", setting), model._rows(X), setting
     )
@@ -189,3 +192,12 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     np.testing.assert_allclose(graphs[6].values[:8], model.eigenvalues_[:8], atol=1e-6)
     links = [np.diff(g.affinity.indptr).mean() for g in graphs[6:]]
     assert links[1] < links[0] < links[2]
+
+
+def test_graphs_in_more_pieces_than_clusters_stay_so() -> None:
+    X = np.repeat(np.eye(3, dtype=np.float32), 30, axis=0)
+    X += np.random.default_rng(0).uniform(0, 0.01, X.shape).astype(np.float32)
+    setting = Setting(sample_shape=(3,), n_clusters=2)
+    graphs = number_of_clusters._graphs(Given(setting), torch.from_numpy(X), 8, TopK(), 0)
+    assert graphs[0].made_for == 2
+    assert count_components(graphs[0].affinity) == 3
