@@ -1,10 +1,20 @@
 """Views: what each change does, and that they depend on the generator and the sample alone."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.training.views import CHANGES, NOISE, Views, cautious_strengths, changes_for
+from dcfsc.training.views import (
+    CHANGES,
+    NOISE,
+    Views,
+    cautious_strengths,
+    changes_for,
+    usual_strengths,
+)
 
 SHAPE = (3, 12, 10)
 
@@ -118,3 +128,180 @@ def test_bad_strengths_are_refused_in_one_line(strengths, word):
     with pytest.raises(InputError, match=word) as error:
         Views(SHAPE, strengths)
     assert "\n" not in str(error.value)
+
+
+def drawn_view(strengths, x):
+    """A view of x (n, ...), and what was drawn for it."""
+    views = Views(tuple(x.shape[1:]), strengths)
+    drawn = views.draw(len(x), torch.Generator().manual_seed(0))
+    return views.apply(x, drawn), drawn
+
+
+def resampled(image, matrix, shift):
+    """The image (c, h, w) at ``matrix`` p + ``shift`` for each pixel p = (x, y) from its centre.
+
+    Bilinear, and beyond the border as on it.
+    """
+    _, height, width = image.shape
+    out = np.empty_like(image)
+    for i in range(height):
+        for j in range(width):
+            x, y = matrix @ [j - (width - 1) / 2, i - (height - 1) / 2] + shift
+            column = np.clip(x + (width - 1) / 2, 0, width - 1)
+            row = np.clip(y + (height - 1) / 2, 0, height - 1)
+            a, b = min(int(row), height - 2), min(int(column), width - 2)
+            v, u = row - a, column - b
+            out[:, i, j] = (1 - v) * ((1 - u) * image[:, a, b] + u * image[:, a, b + 1])
+            out[:, i, j] += v * ((1 - u) * image[:, a + 1, b] + u * image[:, a + 1, b + 1])
+    return out
+
+
+@pytest.mark.parametrize(
+    "strengths",
+    [
+        {"geometry": 1.0},
+        {"geometry": 0.5},
+        {"geometry": 1.0, "mirror": 1.0},
+        {"geometry": 0.5, "mirror": 0.5, "crop": 1.0},
+        {"crop": 0.5},
+        {"crop": 2.0},
+    ],
+)
+def test_geometry_is_the_affine_map_of_the_table(strengths):
+    """Pixel by pixel on an oblong image, in units of pixels from its centre."""
+    x = images(12, (2, 6, 9)).double()
+    found, drawn = drawn_view(strengths, x)
+    s, mirror = strengths.get("geometry", 0.0), strengths.get("mirror", 0.0)
+    side = np.array([9, 6])
+    flips = 0
+    for k, u in enumerate(drawn.uniform.double().numpy()):
+        scale, aspect = math.exp(s * (0.25 * u[0] - 0.1)), math.exp(0.15 * s * u[1])
+        angle, shear = 0.3 * s * u[2], 0.15 * s * u[3]
+        cos, sin = math.cos(angle), math.sin(angle)
+        matrix = scale * np.array([[aspect * cos, shear - sin], [sin, cos / aspect]])
+        if (u[6] + 1) / 2 < mirror / 2:
+            flips += 1
+            matrix = matrix @ np.diag([-1, 1])
+        shift = 0.09 * s * side * u[4:6]
+        if "crop" in strengths:
+            c = drawn.crop[k].double().numpy()
+            area, ratio = 1 - 0.8 * min(strengths["crop"], 1) * c[0], math.exp(0.58 * c[1] - 0.29)
+            part = np.minimum(np.sqrt([area * ratio, area / ratio]), 1.0)
+            matrix, shift = part[:, None] * matrix, part * shift
+            shift = shift + (1 - part) * (c[2:] - 0.5) * side
+        expected = resampled(x[k].numpy(), matrix, shift)
+        np.testing.assert_allclose(found[k].numpy(), expected, atol=2e-5)
+    assert (0 < flips < 12) == (mirror > 0)
+
+
+@pytest.mark.parametrize("s", [0.5, 1.0, 3.0])
+def test_contrast_is_a_power_and_a_factor_around_the_mean(s):
+    x = images(4) - 0.4  # some values are negative
+    found, drawn = drawn_view({"contrast": s}, x)
+    for y, before, u in zip(found, x.double(), drawn.uniform.double(), strict=True):
+        power = before.sign() * before.abs() ** math.exp(0.3 * s * float(u[7]))
+        mean = power.mean()
+        expected = mean + (power - mean) * (1 + min(0.4 * s, 0.9) * float(u[8]))
+        torch.testing.assert_close(y.double(), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_value_of_zero_survives_any_contrast():
+    x = torch.zeros(3, 1, 4, 4)
+    assert torch.equal(drawn_view({"contrast": 4.0}, x)[0], x)
+
+
+@pytest.mark.parametrize("s", [0.5, 2.0])
+def test_light_passes_through_the_numbers_of_its_grid(s):
+    """On 7 x 10 pixels the 4 x 4 grid is on every second row and every third column."""
+    x = images(3, (2, 7, 10))
+    found, drawn = drawn_view({"light": s}, x)
+    deviation = s * (drawn.uniform[:, 9] + 1) / 2
+    expected = torch.exp(deviation[:, None, None, None] * drawn.light)
+    factor = (found / x)[:, :, ::2, ::3]
+    torch.testing.assert_close(factor, expected.expand_as(factor), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("s", [0.5, 1.0])
+def test_colour_is_a_gain_for_each_channel_and_a_saturation(s):
+    x = images(30)
+    found, drawn = drawn_view({"colour": s}, x)
+    greys = 0
+    for y, before, u in zip(found, x.double(), drawn.uniform.double(), strict=True):
+        grey = before.mean(dim=0)
+        saturation = 1 + s * (0.7 * u[13] - 0.3)  # from 0 to 1.4 at strength 1
+        if (u[14] + 1) / 2 < 0.2 * s:
+            greys += 1
+            saturation = 0.0
+        expected = (grey + (before - grey) * saturation) * (0.3 * s * u[10:13]).exp()[:, None, None]
+        torch.testing.assert_close(y.double(), expected, atol=1e-5, rtol=1e-5)
+    assert 0 < greys < 15
+
+
+@pytest.mark.parametrize("s", [1.0, 2.0])
+def test_a_hole_is_a_rectangle_of_the_size_drawn(s):
+    x = images(40, (2, 17, 9))
+    found, drawn = drawn_view({"hole": s}, x)
+    rows, columns = np.linspace(-1, 1, 17), np.linspace(-1, 1, 9)
+    for y, before, u in zip(found, x, drawn.uniform.numpy(), strict=True):
+        expected = before.clone()
+        height, width = s * (0.1875 + 0.0625 * u[15]), s * (0.1875 + 0.0625 * u[16])
+        for i in range(17):
+            for j in range(9):
+                near = abs(rows[i] - u[18]) < height and abs(columns[j] - u[19]) < width
+                if u[17] < 0 and near:
+                    expected[:, i, j] = before.mean()
+        torch.testing.assert_close(y, expected)
+
+
+def test_noise_is_a_share_of_one():
+    x = images(4)
+    found, drawn = drawn_view({"noise": 0.5}, x)
+    torch.testing.assert_close(found, x + 0.015 * drawn.noise)
+
+
+@pytest.mark.parametrize("s", [0.5, 2.0])
+def test_vectors_by_hand(s):
+    x = 3.0 * torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+    noisy, drawn = drawn_view({"noise": s}, x)
+    spread = torch.from_numpy(x.numpy().std(axis=1, ddof=1, keepdims=True))
+    torch.testing.assert_close(noisy, x + 0.2 * s * spread * drawn.noise)
+    thinned, drawn = drawn_view({"hole": s}, x)
+    assert drawn.uniform.shape == (5, 12)
+    torch.testing.assert_close(thinned, x * ((drawn.uniform + 1) / 2 >= 0.2 * s))
+
+
+def test_numbers_are_drawn_in_a_fixed_order_and_only_where_they_are_used():
+    """Uniform ones, the light's grid, noise, and the window; a seed keeps its views."""
+    shape = (1, 5, 7)
+    for strengths in ({}, {"noise": 1.0}, {"crop": 1.0}, {"noise": 1.0, "crop": 1.0}):
+        drawn = Views(shape, strengths).draw(4, torch.Generator().manual_seed(1))
+        random = torch.Generator().manual_seed(1)
+        assert torch.equal(drawn.uniform, 2 * torch.rand(4, 20, generator=random) - 1)
+        assert torch.equal(drawn.light, torch.randn(4, 1, 4, 4, generator=random))
+        assert (drawn.noise is None) == ("noise" not in strengths)
+        if drawn.noise is not None:
+            assert torch.equal(drawn.noise, torch.randn(4, *shape, generator=random))
+        assert (drawn.crop is None) == ("crop" not in strengths)
+        if drawn.crop is not None:
+            assert torch.equal(drawn.crop, torch.rand(4, 4, generator=random))
+
+
+def test_strengths_are_from_zero_to_four():
+    assert Views((9,), {"noise": 4, "hole": 0.0}).strengths == {"hole": 0.0, "noise": 4.0}
+    assert Views((9,), {}).strengths == {"hole": 0.0, "noise": 0.0}
+    with pytest.raises(InputError, match="from 0 to 4"):
+        Views((9,), {"noise": 4.001})
+
+
+def test_strengths_where_nothing_is_measured():
+    """Photographs are cropped, mirrored and coloured; a few samples are hardly moved."""
+    one = {"crop": 1.0, "mirror": 1.0, "contrast": 1.0}
+    zero = {"geometry": 0.0, "light": 0.0, "hole": 0.0, "noise": 0.0}
+    assert usual_strengths((1, 8, 8)) == one | zero
+    assert usual_strengths((3, 8, 8)) == one | zero | {"colour": 1.0}
+    assert usual_strengths((9,)) == {"hole": 0.0, "noise": 0.0}
+    little = {"geometry": 0.25, "contrast": 1.0, "hole": 1.0, "noise": 1.0}
+    none = {"crop": 0.0, "mirror": 0.0, "light": 0.0}
+    assert cautious_strengths((1, 8, 8)) == little | none
+    assert cautious_strengths((3, 8, 8)) == little | none | {"colour": 0.0}
+    assert cautious_strengths((9,)) == {"hole": 1.0, "noise": 1.0}
