@@ -8,6 +8,7 @@ from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
+from dcfsc.representations import affine
 from dcfsc.representations.affine import (
     MISSED,
     OUTSIDE,
@@ -17,7 +18,7 @@ from dcfsc.representations.affine import (
     outside,
     outside_of_flats,
 )
-from dcfsc.representations.base import Setting
+from dcfsc.representations.base import Part, Setting
 
 
 def flats(noise=1e-3, seed=0, sizes=(40, 60), d=30, origin=3.0):
@@ -237,3 +238,78 @@ def test_smooth_curves_are_no_flats():
     )
     expected = left / np.square(X - X.mean(0)).sum()
     assert outside_of_flats(Z, labels) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("shares", "suits"),
+    [
+        ((3.9e-4, 0.49, 0.0099), True),
+        ((4.1e-4, 0.49, 0.0099), False),
+        ((3.9e-4, 0.51, 0.0099), False),
+        ((3.9e-4, 0.50, 0.0099), False),
+        ((3.9e-4, 0.49, 0.0101), False),
+        ((4.0e-4, 0.0, 0.01), True),
+    ],
+)
+def test_what_may_be_left_out_and_missed(monkeypatch, shares, suits):
+    """0.04% of the variance outside of the span, half of a constant, 1% outside of the flats."""
+    for name, share in zip(("outside", "missed", "outside_of_flats"), shares, strict=True):
+        monkeypatch.setattr(affine, name, lambda *_, share=share: share)
+    X, _ = flats(sizes=(13, 12))
+    assert AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X)) is suits
+
+
+def test_features_are_compared_at_equal_spread(monkeypatch):
+    """A constant feature stays as it is; the joint span of K flats has 4 K dimensions."""
+    X, _ = flats(sizes=(13, 12))
+    X[:, 4] = 7.0
+    X[:, 5] *= 1e3
+    seen = []
+    monkeypatch.setattr(affine, "outside", lambda Z, rank: seen.append((Z, rank)) or 0.0)
+    monkeypatch.setattr(affine, "missed", lambda Z, rank: seen.append((Z, rank)) or 1.0)
+    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
+    small = X / np.abs(X).max()
+    scale = small.std(axis=0)
+    scale[4] = 1.0
+    assert [rank for _, rank in seen] == [8, 8]
+    for Z, _ in seen:
+        np.testing.assert_allclose(Z.numpy(), small / scale, rtol=1e-9)
+
+
+def test_small_and_large_samples_are_scaled_to_one():
+    for scale in (1e-200, 0.3, 1e200):
+        X = scale * torch.tensor([[0.5, -2.0], [1.0, 0.0]], dtype=torch.float64)
+        expected = torch.tensor([[0.25, -1.0], [0.5, 0.0]], dtype=torch.float64)
+        torch.testing.assert_close(affine._small(X), expected)
+    zero = torch.zeros(2, 2)
+    assert torch.equal(affine._small(zero), zero.double())
+
+
+def test_shares_do_not_depend_on_the_scale():
+    X, y = flats(noise=0.3)
+    Z = torch.from_numpy(X)
+    assert outside(1e-3 * Z, 4) == pytest.approx(outside(Z, 4), rel=1e-9)
+    assert outside_of_flats(1e-3 * Z, y) == pytest.approx(outside_of_flats(Z, y), rel=1e-9)
+    assert 0.001 < outside_of_flats(Z, y) < 0.5
+
+
+def test_coordinates_do_not_depend_on_scale_or_place():
+    X, _ = flats(noise=0.01)
+    rows = []
+    for scale, offset in ((1.0, 0.0), (1e-3, 0.0), (50.0, 1000.0)):
+        Z = torch.from_numpy(scale * X + offset)
+        model = AffineSubspaces(Setting((30,), 2))
+        model.fit(Z)
+        R = model.transform(Z)
+        rows.append(R @ R.mT)
+    torch.testing.assert_close(rows[1], rows[0], rtol=0, atol=1e-8)
+    torch.testing.assert_close(rows[2], rows[0], rtol=0, atol=1e-6)
+
+
+def test_a_part_is_fitted_alone():
+    X, _ = flats(sizes=(30, 30))
+    Z, setting, index = torch.from_numpy(X), Setting((30,), 2), torch.arange(0, 60, 2)
+    alone = AffineSubspaces(setting)
+    alone.fit(Z[index])
+    operator = AffineSubspaces(setting).solve_part(Part(Z, index, setting))
+    torch.testing.assert_close(operator.views[0], alone.transform(Z[index]))

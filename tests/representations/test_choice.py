@@ -123,3 +123,110 @@ def test_few_samples_are_taken_as_they_are():
     Z = torch.nn.functional.normalize(torch.randn(30, 12, generator=torch.Generator()))
     chosen, _, scores = choose(create("auto", VECTORS), Z, VECTORS)
     assert (chosen.name, scores) == ("given", {})
+
+
+class Told(Fifth):
+    """A candidate that says what it was told to."""
+
+    def __init__(self, name, suits=None, head_start=None, learns=False):
+        super().__init__(VECTORS)
+        self.name, self.learns, self.fitted = name, learns, []
+        self.suits = lambda X: suits
+        self.head_start = lambda Z: head_start
+
+    def fit(self, Z):
+        self.fitted.append(Z)
+
+
+def rows_of(n, seed=0):
+    return torch.randn(n, 12, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def races(monkeypatch):
+    """The candidates and margins of races, which the last candidate wins."""
+    seen = []
+
+    def race(candidates, Z, setting, margin):
+        seen.append(([c.name for c in candidates], margin))
+        return candidates[-1], {c.name: 0.5 for c in candidates}
+
+    monkeypatch.setattr(choice, "race", race)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("head_start", "names", "margin"),
+    [
+        (None, ["one", "two"], 0.05),
+        (0.0, ["one", "two"], 0.0),
+        (0.2, ["one", "two"], 0.2),
+        (np.inf, ["one"], np.inf),
+    ],
+)
+def test_the_head_start_of_the_preferred_is_the_margin_of_the_race(
+    races, head_start, names, margin
+):
+    candidates = [Told("one", head_start=head_start), Told("two", head_start=9.0)]
+    chosen, _, scores = choose(candidates, rows_of(90), VECTORS)
+    assert races == [(names, margin)]
+    assert (chosen.name, list(scores)) == (names[-1], names)
+
+
+def test_what_suits_is_taken_and_what_does_not_leaves_the_race(races):
+    one, two, three, four = (
+        Told(*told, learns=True)
+        for told in (("one", None), ("two", False), ("three", None), ("four", True))
+    )
+    X = rows_of(90)
+    chosen, rows, scores = choose([one, two, three, four], X, VECTORS)
+    assert (chosen, scores, races) == (four, {}, [])
+    assert chosen.fitted[0] is rows
+    torch.testing.assert_close(rows, torch.nn.functional.normalize(X))
+    assert choose([one, two, three], X, VECTORS)[0] is three
+    assert races == [(["one", "three"], 0.05)]
+
+
+def test_one_that_is_left_needs_no_race(races):
+    plain = Told("plain")
+    chosen, rows, scores = choose([plain, Told("other", False)], rows_of(90), VECTORS)
+    assert (chosen, scores, races) == (plain, {}, [])
+    assert rows.shape == (90, 12)
+
+
+def test_too_few_samples_are_taken_by_the_first_that_learns_nothing(races):
+    told = [Told("one", learns=True), Told("two"), Told("three")]
+    assert choose(told, rows_of(30), VECTORS)[0].name == "two"
+    assert races == []
+    assert choose(told, rows_of(31), VECTORS)[0].name == "three"
+
+
+def test_one_candidate_sees_all_samples_and_learns_from_some(monkeypatch, races):
+    X = rows_of(90)
+    unit = torch.nn.functional.normalize(X)
+    monkeypatch.setattr("dcfsc.representations.stability.MOST_SAMPLES", 40)
+    for learns in (False, True):
+        one = Told("one", learns=learns)
+        chosen, rows, scores = choose([one], X, VECTORS)
+        assert (chosen, scores) == (one, {})
+        torch.testing.assert_close(rows, unit)
+        assert [len(Z) for Z in one.fitted] == [40] * learns
+    torch.testing.assert_close(one.fitted[0].norm(dim=1), torch.ones(40))
+    chosen, rows, _ = choose([Told("one"), Told("two", learns=True)], X, VECTORS)
+    torch.testing.assert_close(rows, unit)
+    assert [len(Z) for Z in chosen.fitted] == [40]
+    assert len(races) == 1
+
+
+def test_what_is_fitted_is_said(caplog, races):
+    with caplog.at_level("INFO", "dcfsc"):
+        choose([Told("one"), Told("two", learns=True)], rows_of(90), VECTORS)
+    assert "fitting the representation two" in caplog.messages
+    assert "representation: two (stability: one 0.500, two 0.500)" in caplog.messages
+
+
+def test_an_obstacle_is_an_error_only_for_who_names_it():
+    with pytest.raises(InputError, match="is for images"):
+        create("mirror", VECTORS)
+    with pytest.raises(InputError, match="unknown representation"):
+        choice.restore("auto", VECTORS, {}, {}, "cpu")

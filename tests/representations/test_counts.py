@@ -7,8 +7,9 @@ import torch
 from sklearn.datasets import load_digits
 
 from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
-from dcfsc.representations.base import Setting
+from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.counts import Counts
 
 
@@ -61,3 +62,38 @@ def test_a_sparse_matrix_gives_what_the_dense_one_does():
 )
 def test_other_samples_are_no_counts(what, X):
     assert not Counts(Setting(X.shape[1:], 2)).suits(torch.from_numpy(X)), what
+
+
+def test_counts_are_of_a_hundred_things_and_mostly_zero():
+    assert Counts.considered(Setting((100,), 3))
+    assert not Counts.considered(Setting((99,), 3))
+    assert not Counts.considered(Setting((10, 10), 3))
+    X = torch.zeros(4, 100)
+    X[:, ::10] = 2.0
+    assert Counts(Setting((100,), 3)).suits(X)
+    X[0, 1] = 1.0
+    assert not Counts(Setting((100,), 3)).suits(X)
+
+
+@pytest.mark.parametrize("value", [2.5, -1.0])
+def test_a_single_value_that_is_no_count_is_enough(value):
+    X = torch.zeros(4, 100)
+    X[:, 0] = 2.0
+    assert Counts(Setting((100,), 3)).suits(X)
+    X[1, 1] = value
+    assert not Counts(Setting((100,), 3)).suits(X)
+
+
+def test_a_part_is_weighted_by_its_own_frequencies():
+    X, setting = torch.from_numpy(texts(n=10)[0]), Setting((600,), 2)
+    index = torch.arange(0, 20, 2)
+    alone = Counts(setting)
+    alone.fit(X[index])
+    operator = Counts(setting).solve_part(Part(X, index, setting))
+    assert torch.equal(operator.views[0], alone.transform(X[index]))
+    assert torch.equal(alone.solve(X).views[0], X)
+
+
+def test_weights_of_another_width_are_not_restored():
+    with pytest.raises(InputError, match="weights has the shape"):
+        Counts(Setting((3,), 2)).restore({"weights": torch.ones(4)}, {}, "cpu")

@@ -11,8 +11,15 @@ import torch
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.representations import create
 from dcfsc.representations import estimate as module
-from dcfsc.representations.base import Setting
-from dcfsc.representations.estimate import LONG, announce_long_work, estimate, rate, spoken
+from dcfsc.representations.base import Setting, learning_bytes, learning_flops, scan_flops
+from dcfsc.representations.estimate import (
+    LONG,
+    announce_long_work,
+    cut_flops,
+    estimate,
+    rate,
+    spoken,
+)
 
 SECONDS = Path(__file__).parents[2] / "results" / "benchmarks" / "seconds.json"
 RATE = 1e11  # operations per second of the two cores that seconds.json was measured on
@@ -49,7 +56,81 @@ def test_it_is_within_a_factor_of_three_of_what_was_measured(name, shape):
 
 
 def test_the_rate_is_one_of_a_computer():
-    assert 1e8 < rate(CPU) < 1e16
+    assert 1e8 < rate(CPU) < 1e14
+
+
+def test_the_rate_is_that_of_the_best_of_three_products(monkeypatch):
+    clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 23.0])
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
+    assert rate(CPU) == 2 * 768**3 / 2.0
+
+
+def test_learning_by_hand():
+    """Float64 counts twice; eigenvalues and a factor take 4 n^3 each, a pair 2 d and 100 more."""
+    assert learning_flops(10, 3) == 2 * 2 * 10 * 3 * 3 + 8 * 3**3
+    assert learning_flops(3, 10) == 2 * 2 * 3 * 10 * 3 + 8 * 3**3
+    assert learning_bytes(10, 3) == 8 * (2 * 30 + 3 * 9)
+    assert learning_bytes(3, 10) == 8 * (2 * 30 + 3 * 9)
+    assert scan_flops(5, 7) == 25 * (14 + 100)
+    assert cut_flops(5, 3) == 5 * 3 * (1e5 + 800 * 3)
+
+
+def test_representations_by_hand():
+    """Those without a metric learn from all samples, others from n of N."""
+    (given,) = create("given", Setting((2, 3), 4))
+    assert (given.row_width, given.row_shape, given.scans) == (6, (6,), 1)
+    assert given.flops(50, 70) == learning_flops(70, 6)
+    assert given.bytes(50) == 0.0
+    (metric,) = create("metric-twice", Setting((6,), 4))
+    each = scan_flops(50, 6) + 4 * 50 * 36 + 4 * 6**3
+    assert metric.flops(50, 70) == learning_flops(50, 6) + 2 * each + 2 * 70 * 36
+    assert metric.bytes(50) == learning_bytes(50, 6)
+
+
+@pytest.mark.parametrize(("shape", "pixels"), [((16, 16), 24 * 24), ((3, 8, 10), 3 * 24 * 28)])
+@pytest.mark.parametrize(("n", "N"), [(30, 30), (30, 70), (600, 600), (5000, 5000)])
+def test_scattering_by_hand(shape, pixels, n, N):
+    """81 paths at every fourth pixel; images with a margin of four, as they are and mirrored."""
+    (candidate,) = create("scattering", Setting(shape, 4))
+    D = 81 * 16 if shape == (16, 16) else 3 * 81 * 4 * 5
+    assert (candidate.row_width, candidate.scans) == (500, 3)
+    k, small, seen = min(n, 500), min(n, D), n if n == N else n + N
+    images = 2 * seen * (27e3 * pixels + 2 * D * k)
+    components = 4 * n * D * small + 18 * small**3
+    metric = learning_flops(n, k) + scan_flops(n, k) + 4 * n * k**2 + 4 * k**3
+    expected = images + components + metric + 4 * N * k**2
+    assert candidate.flops(n, N) == pytest.approx(expected, rel=1e-12)
+    assert candidate.bytes(n) == learning_bytes(n, D)
+
+
+@pytest.mark.parametrize(("N", "n", "part"), [(500, 500, 400), (4000, 3000, 800)])
+def test_a_fit_by_hand(N, n, part):
+    """Three parts of four fifths of a thousand samples decide between candidates."""
+    K = 4
+    setting = Setting((64,), K)
+    (given,), both = create("given", setting), create("auto", setting)
+    assert [c.name for c in both][:2] == ["given", "metric-twice"]
+    found = estimate(N, K, [given])
+    assert found.flops == pytest.approx(given.flops(n, N) + cut_flops(N, K) + scan_flops(N, 64))
+    assert found.bytes == pytest.approx(1e8 + N * (8 * 64 + 1024 + 48 * K))
+    race = sum(c.flops(part, part) + scan_flops(part, 64) + cut_flops(part, K) for c in both)
+    compared = estimate(N, K, both)
+    assert compared.flops == pytest.approx(found.flops + 3 * race)
+    assert compared.bytes == pytest.approx(found.bytes + learning_bytes(n, 64))
+    (scattering,) = create("scattering", Setting((8, 8), K))
+    alone = estimate(N, K, [scattering])
+    expected = scattering.flops(n, N) + cut_flops(N, K) + 3 * scan_flops(N, 500)
+    assert alone.flops == pytest.approx(expected)
+    kept = N * (2 * 8 * 500 + 3 * 1024 + 48 * K)
+    assert alone.bytes == pytest.approx(1e8 + kept + scattering.bytes(n))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(119.9, "120 s"), (6000, "100 min"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")],
+)
+def test_a_unit_is_taken_from_two_of_it(seconds, words):
+    assert spoken(seconds) == words
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
+from dcfsc.representations import neighbour_metric as module
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.neighbour_metric import (
     NeighbourMetric,
     NeighbourMetricTwice,
+    edge_signs,
     in_metric,
     in_span,
     metric_of,
@@ -214,3 +216,61 @@ def test_copies_too_are_seen_the_same_in_their_span():
     L = in_span(Z, Z @ Z.mT)
     assert L.shape == (40, 40)
     assert torch.allclose(L @ L.mT, Z @ Z.mT, rtol=0, atol=1e-13)
+
+
+def test_many_rows_and_edges_are_taken_in_parts(monkeypatch):
+    random = np.random.default_rng(3)
+    Z = unit(random.normal(size=(60, 9)))
+    A = TopK()(solve(Z, 0.5), 3)
+    T = metric_of(Z, A)
+    whole = edge_signs(Z, A), scatter_of_edges(Z, A, one_by_one=True), in_metric(Z, T)
+    coo = A.tocoo()
+    products = (Z[coo.coords[0]] * Z[coo.coords[1]]).sum(dim=1)
+    assert torch.equal(whole[0], products.sign())
+    assert set(whole[0].tolist()) == {-1.0, 1.0}
+
+    def seven_at_a_time(n, width, device):
+        return [slice(i, min(i + 7, n)) for i in range(0, n, 7)]
+
+    monkeypatch.setattr(module, "row_chunks", seven_at_a_time)
+    parts = edge_signs(Z, A), scatter_of_edges(Z, A, one_by_one=True), in_metric(Z, T)
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("trace", "calls"), [(1.01e-6, [False]), (0.99e-6, [False, True])])
+def test_differences_below_a_thousandth_are_added_one_by_one(monkeypatch, trace, calls):
+    seen = []
+
+    def scatter(Z, graph, one_by_one=False):
+        seen.append(one_by_one)
+        return float(graph.sum()) * torch.diag(torch.tensor([trace, 0.0], dtype=torch.float64))
+
+    monkeypatch.setattr(module, "scatter_of_edges", scatter)
+    T = metric_of(torch.eye(2, dtype=torch.float64), sp.csr_array(3.0 * np.eye(2)))
+    assert seen == calls
+    expected = torch.tensor([1.5, 0.5], dtype=torch.float64) * trace  # S + tr(S)/2 I
+    torch.testing.assert_close((T @ T.mT).diagonal(), 1.0 / expected)
+
+
+def test_the_spread_is_that_over_the_columns_that_rows_stand_for():
+    Z = unit(np.random.default_rng(6).normal(size=(20, 4)))
+    A = TopK()(solve(Z, 0.5), 3)
+    S = scatter_of_edges(Z, A) / A.sum()
+    for width in (None, 4, 10):
+        T = metric_of(Z, A, width)
+        expected = S + S.trace() / (width or 4) * torch.eye(4, dtype=S.dtype)
+        torch.testing.assert_close(torch.linalg.inv(T @ T.mT), expected)
+
+
+def test_rows_of_another_width_have_no_metric():
+    with pytest.raises(InputError, match="metric has the shape"):
+        NeighbourMetric(Setting((2, 3), 2)).restore({"metric": torch.eye(5)}, {}, "cpu")
+
+
+def test_rows_as_wide_as_many_are_their_own_span():
+    Z = unit(np.random.default_rng(6).normal(size=(9, 9)))
+    assert in_span(Z, Z @ Z.mT) is Z
+    few = Z[:8].float()
+    assert in_span(few, few.double() @ few.mT.double()).shape == (8, 8)
+    assert in_span(few, few.double() @ few.mT.double()).dtype == torch.float32

@@ -335,3 +335,87 @@ def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
     assert "scattering" in model.stability_
     assert calls == [90, 90]  # the images, and the same mirrored
+
+
+@pytest.mark.parametrize(
+    ("rough", "smooth", "expected"),
+    [
+        (0.69, 1 / 3, 0.0),
+        (0.69, 0.33, np.inf),
+        (0.70, 1 / 3, None),
+        (0.71, 0.33, None),
+    ],
+)
+def test_rough_images_and_smooth_factors(monkeypatch, rough, smooth, expected):
+    monkeypatch.setattr(scattering, "roughness", lambda x: rough)
+    monkeypatch.setattr(scattering, "smooth_share", lambda x, neighbours: smooth)
+    Z = torch.rand(40, 64, generator=torch.Generator().manual_seed(0))
+    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) == expected
+    Z[3, 3] = 0.0
+    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) == expected
+    Z[3, 3] = -1e-3
+    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) is None
+
+
+@pytest.mark.parametrize("n", [30, 50])
+def test_images_are_compared_with_their_nearest_in_the_closed_form(monkeypatch, n):
+    """Of more than so many samples some at random; at their largest value; channel by channel."""
+    seen = []
+    monkeypatch.setattr(scattering, "LOOKED_AT", 40)
+    monkeypatch.setattr(scattering, "roughness", lambda x: seen.append(x) or 0.0)
+    monkeypatch.setattr(scattering, "smooth_share", lambda *both: seen.extend(both) or 0.0)
+    Z = torch.rand(n, 2 * 6 * 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Z = 5.0 * torch.nn.functional.normalize(Z)
+    assert ScatteringMetric(Setting((2, 6, 7), 2)).head_start(Z) == np.inf
+    rows = Z[np.sort(np.random.RandomState(0).permutation(n)[:40])]
+    s = torch.linalg.svdvals(rows).square()
+    low, high = 1e-6, 1e6  # the ridge of two clusters of three dimensions
+    for _ in range(200):
+        lam = (low * high) ** 0.5
+        low, high = (lam, high) if float((s / (s + lam)).sum()) > 6.0 else (low, lam)
+    P = torch.linalg.inv(rows @ rows.mT + lam * torch.eye(len(rows), dtype=rows.dtype))
+    C = (P / P.diagonal()[:, None]).fill_diagonal_(0.0).abs()
+    x = (rows / rows.max()).float().reshape(-1, 2, 6, 7)
+    assert len(seen) == 3
+    torch.testing.assert_close(seen[0], x)
+    torch.testing.assert_close(seen[1], x)
+    torch.testing.assert_close(seen[2], x[C.argmax(dim=1)])
+
+
+def test_a_thousand_images_say_how_they_vary(monkeypatch):
+    seen = []
+    monkeypatch.setattr(scattering, "roughness", lambda x: seen.append(len(x)) or 1.0)
+    for n in (999, 1000, 1200):
+        ScatteringMetric(Setting((6, 6), 2)).head_start(torch.ones(1, 36).expand(n, 36))
+    assert seen == [999, 1000, 1000]
+
+
+def test_black_images_are_told():
+    with pytest.raises(InputError, match="all rows of the data are zero"):
+        ScatteringMetric(Setting((6, 6), 2)).head_start(torch.zeros(20, 36))
+
+
+@pytest.mark.parametrize(("most", "calls"), [(40, [120]), (39, [160]), (160, [160])])
+def test_what_is_known_of_a_sample_is_used_where_it_is_a_quarter(rows, monkeypatch, most, calls):
+    monkeypatch.setattr(stability, "MOST_SAMPLES", most)
+    monkeypatch.setattr(scattering, "MOST_SAMPLES", most)
+    model, seen = ScatteringMetric(SETTING), []
+    model.fit(rows[np.arange(160) if most == 160 else stability.sampled_rows(160)])
+    original = ScatteringMetric.coefficients
+    monkeypatch.setattr(
+        ScatteringMetric, "coefficients", lambda self, Z: seen.append(len(Z)) or original(self, Z)
+    )
+    expected = both_in_metric(original(model, rows), model.T)
+    torch.testing.assert_close(model.transform(rows), expected, rtol=1e-5, atol=1e-6)
+    assert seen == calls
+
+
+def test_a_prepared_sample_is_seen_in_chunks(rows, monkeypatch):
+    whole, parts = ScatteringMetric(SETTING), ScatteringMetric(SETTING)
+    whole.prepare(rows)
+    monkeypatch.setattr(scattering, "CHUNK", 50)
+    parts.prepare(rows)
+    torch.testing.assert_close(parts._prepared[1], whole._prepared[1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(whole._prepared[1], whole.coefficients(rows), rtol=1e-4, atol=1e-5)
+    assert whole.components.input_scale == pytest.approx(1.0 / float(rows.max()))
+    assert float(whole.components.mean.abs().max()) == 0.0  # directions from the origin

@@ -6,10 +6,12 @@ import torch
 
 from dcfsc.errors import InputError
 from dcfsc.representations import stability
-from dcfsc.representations.base import Part, Setting, restored
+from dcfsc.representations.base import Part, Setting, is_image, restored
+from dcfsc.representations.counts import Counts
+from dcfsc.representations.given import Given
 from dcfsc.representations.orbits import Mirror, Shifts, ShiftsAndMirror
 from dcfsc.representations.scattering import ScatteringMetric
-from dcfsc.self_expression import OrbitForm
+from dcfsc.self_expression import FeatureForm, OrbitForm, SampleForm
 
 
 def images(n, h, w, seed=0):
@@ -127,3 +129,75 @@ def test_a_state_without_what_belongs_to_it_is_refused(saved, message):
         restored(saved, "metric", (None, 3), "cpu")
     whole = torch.ones(2, 3)
     assert torch.equal(restored({"metric": whole}, "metric", (None, 3), "cpu"), whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "ridge"),
+    [
+        ({}, False),
+        ({"lam": 0.5}, True),
+        ({"subspace_dim": 2.0}, True),
+        ({"unit_length": False}, True),
+        ({"form": "features"}, False),
+        ({"sparse_exact": False}, False),
+    ],
+)
+def test_who_gives_a_ridge_or_lengths_means_the_samples_as_they_are(given, ridge):
+    assert Setting((4,), 2, **given).ridge_given is ridge
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"), [((4,), False), ((4, 4), True), ((3, 4, 4), True), ((2, 3, 4, 4), False)]
+)
+def test_images_have_two_or_three_axes(shape, image):
+    assert is_image(shape) is image
+
+
+def test_rows_have_unit_length_unless_told_otherwise():
+    X = 3.0 * images(5, 3, 4) * torch.arange(1, 6)[:, None]
+    unit = torch.nn.functional.normalize(X)
+    torch.testing.assert_close(Given(Setting((12,), 2)).rows(X), unit)
+    assert Given(Setting((12,), 2, unit_length=False)).rows(X) is X
+    assert Counts(Setting((12,), 2)).rows(X) is X
+
+
+@pytest.mark.parametrize(("dim", "dof"), [(None, 6.0), (2.0, 4.0), (1.5, 3.0)])
+def test_a_ridge_is_that_of_the_dimensions_given_or_of_three(dim, dof):
+    Z, setting = images(30, 3, 4), Setting((12,), 2, subspace_dim=dim)
+    model = Given(setting)
+    operator = model.solve(Z)
+    assert operator.effective_dof == pytest.approx(dof, rel=1e-6)
+    assert model.lam == operator.lam
+    part = Part(Z, torch.arange(20), setting)
+    assert part.closed_form.effective_dof == pytest.approx(dof, rel=1e-6)
+    assert model.solve_part(part) is part.closed_form
+
+
+def test_a_dimension_that_is_none_is_refused():
+    with pytest.raises(InputError, match="subspace_dim must be a positive number"):
+        Given(Setting((12,), 2, subspace_dim=-1.0)).solve(images(30, 3, 4))
+
+
+@pytest.mark.parametrize(("form", "kind"), [("features", FeatureForm), ("samples", SampleForm)])
+def test_the_form_asked_for_is_taken(form, kind):
+    model = Given(Setting((12,), 2, lam=0.3, form=form))
+    operator = model.solve(images(30, 3, 4))
+    assert isinstance(operator, kind)
+    assert operator.lam == 0.3
+
+
+def test_given_samples_restored_keep_the_ridge_they_were_fitted_with():
+    Z, setting = images(30, 3, 4), Setting((12,), 2)
+    fitted, again = Given(setting), Given(setting)
+    lam = fitted.solve(Z).lam
+    again.restore(*fitted.state(), "cpu")
+    assert again.solve(Z[:15]).lam == lam != Given(setting).solve(Z[:15]).lam
+
+
+@pytest.mark.parametrize(("dim", "dof"), [(None, 3.0), (2.0, 4.0)])
+def test_orbits_have_one_and_a_half_dimensions_a_cluster_unless_told(dim, dof):
+    """dof = tr (G + lam I)^-1 G of the samples and all their changes."""
+    Z, setting = images(30, 3, 4), Setting((3, 4), 2, subspace_dim=dim)
+    lam = Shifts(setting).solve(Z).lam
+    s = torch.linalg.eigvalsh(sum(view.T @ view for view in changed(Z, 3, 4, True, False)))
+    assert float((s / (s + lam)).sum()) == pytest.approx(dof, rel=1e-6)

@@ -87,5 +87,9 @@ def spoken(seconds: float) -> str:
     """Two digits of it: 40 s, 12 min, 3.5 h."""
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{float(f'{seconds:.2g}'):g} s"
+            return f"{_two_digits(seconds / length)} {unit}"
+    return f"{_two_digits(seconds)} s"
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
