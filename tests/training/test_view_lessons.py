@@ -94,3 +94,65 @@ def test_lessons_survive_a_state_dict():
         assert torch.equal(buffer, again.get_buffer(name)), name
     with pytest.raises(RuntimeError):
         Lessons(6, torch.device("cpu"), k=2).load_state_dict(lessons.state_dict())
+
+
+def test_a_sample_is_its_own_partner_half_of_the_time_and_has_three_others():
+    weights = np.array([[0.0, 1, 2, 3, 4]])
+    graph = csr_array(np.concatenate([weights, np.zeros((4, 5))]))
+    lessons = Lessons(5, torch.device("cpu"))
+    lessons.learn(graph, LABELS)
+    assert lessons.partners[0].tolist() == [0, 4, 3, 2]
+    expected = torch.tensor([0.5, 0.5 + 2 / 9, 0.5 + 7 / 18, 1.0])
+    torch.testing.assert_close(lessons.shares[0], expected)
+    uniform = torch.tensor([0.0, 0.4999, 0.5, 0.72, 0.73, 0.8888, 0.8889, 0.9999])
+    drawn = lessons.partner_of(torch.zeros(8, dtype=torch.int64), uniform)
+    assert drawn.tolist() == [0, 0, 4, 4, 3, 3, 2, 2]
+
+
+def test_what_rounding_leaves_belongs_to_the_last_partner():
+    lessons = Lessons(5, torch.device("cpu"), k=2)
+    lessons.learn(GRAPH, LABELS)
+    lessons.shares[:, -1] = 0.9
+    drawn = lessons.partner_of(torch.tensor([0, 1]), torch.tensor([0.95, 0.9]))
+    assert drawn.tolist() == [3, 2]
+
+
+def test_of_equal_neighbours_the_first_is_stronger_and_nothing_counts_that_is_not_positive():
+    dense = np.array([[0, 1.0, 1, 1], [-2, 0, 1, 0], [0, 0, 0, 0], [0, 0, 5.0, 0]])
+    graph = csr_array(dense)
+    graph.data[graph.data == 5.0] = 0.0  # an edge without weight
+    partners, shares = strongest(graph, 2)
+    assert partners.tolist() == [[0, 1, 2], [1, 2, 1], [2, 2, 2], [3, 3, 3]]
+    np.testing.assert_allclose(shares, [[0.5, 0.75, 1], [0.5, 1, 1], [1, 1, 1], [1, 1, 1]])
+    assert shares.dtype == np.float32
+
+
+def test_clusterings_may_have_different_numbers_of_clusters():
+    few, many = np.array([0, 0, 0, 1, 1]), np.array([3, 3, 2, 0, 0])
+    assert agreed(few, many).tolist() == [0, 0, -1, 1, 1]
+    assert agreed(many, few).tolist() == [3, 3, -1, 0, 0]
+
+
+def test_a_cluster_is_doubtful_by_its_own_share_below_the_limit():
+    """Cluster 0 is matched in two of four samples, and cluster 1 in all of two of its own."""
+    labels = np.array([0, 0, 0, 0, 1, 1, 2])
+    others = np.array([0, 0, 1, 2, 1, 1, 2])
+    assert agreed(labels, others).tolist() == [0, 0, -1, -1, 1, 1, 2]
+    assert agreed(labels, others, 0.5).tolist() == [0, 0, -1, -1, 1, 1, 2]
+    assert agreed(labels, others, 0.51).tolist() == [0, 0, 0, 0, 1, 1, 2]
+
+
+def test_a_later_lesson_brings_partners_and_may_doubt():
+    lessons = Lessons(9, torch.device("cpu"), k=1)
+    first = np.array([0, 0, 0, 2, 1, 1, 1, 1, 1])
+    later = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2])
+    nothing, ring = csr_array((9, 9)), csr_array(np.roll(np.eye(9), 1, axis=1))
+    lessons.learn(nothing, first)
+    lessons.learn(ring, later, 0.5)
+    assert lessons.targets.tolist() == [0, 0, 0, -1, 1, 1, 1, 2, 2]
+    assert lessons.partners[:, 1].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 0]
+    lessons.learn(nothing, later)
+    assert lessons.targets.tolist() == [0, 0, 0, -1, 1, 1, 1, -1, -1]
+    for graph, labels in ((None, later), (ring, None), (None, None)):  # another process brings them
+        lessons.learn(graph, labels)
+        assert lessons.partners[:, 1].tolist() == list(range(9))

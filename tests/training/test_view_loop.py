@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from dcfsc import distributed
 from dcfsc.errors import DivergenceError
-from dcfsc.networks import ResidualSpec, ViewNetwork
-from dcfsc.training import History, Views
+from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
+from dcfsc.training import Checkpoint, History, Views, view_loop
 from dcfsc.training.view_lessons import Lessons
 from dcfsc.training.view_loop import Schedule, train_views, view_features
+from dcfsc.training.view_losses import Batch, weighted_terms
 
 SPEC = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8, n_clusters=3)
 CHANGES = {"geometry": 0.5, "light": 0.5, "contrast": 1.0, "hole": 1.0, "noise": 1.0}
@@ -122,3 +124,200 @@ def test_features_of_a_sample_do_not_depend_on_its_company():
     whole = view_features(network, X)
     torch.testing.assert_close(whole.norm(dim=1), torch.ones(30))
     torch.testing.assert_close(view_features(network, X[7:9]), whole[7:9])
+
+
+def test_the_learning_rate_by_hand():
+    """Fifteen of a hundred steps up, half a cosine of sixteen; the others down, half of 85."""
+    schedule = Schedule(100, learning_rate=2.0)
+    for step, angle in ((0, 1 / 16), (7, 0.5), (14, 15 / 16)):
+        assert schedule.rate(step) == pytest.approx(1 - math.cos(math.pi * angle), rel=1e-12)
+    for step, angle in ((15, 0.0), (32, 0.2), (99, 84 / 85)):
+        assert schedule.rate(step) == pytest.approx(1 + math.cos(math.pi * angle), rel=1e-12)
+    one = Schedule(1, learning_rate=2.0)
+    assert one.rate(0) == pytest.approx(1 - math.cos(math.pi / 1.15), rel=1e-12)
+    assert one.rate(1) == pytest.approx(1 + math.cos(math.pi * 0.85), rel=1e-12)
+    assert (one.batch_size, Schedule(1).learning_rate) == (1024, 3e-3)
+
+
+HEAD = HeadSpec(6, latent_dim=4, hidden=8, projection=4, n_clusters=2)
+WEIGHTS = {"contrastive": 0.7, "clusters": 2.0, "agreement": 0.5}
+NOISE = {"noise": 1.0, "hole": 1.0}
+
+
+def taught(n=20):
+    """Lessons in which the next sample is a partner, and some clusters are known."""
+    lessons = Lessons(n, torch.device("cpu"), k=1)
+    lessons.partners[:, 1] = (torch.arange(n) + 1) % n
+    lessons.shares[:, 0] = 0.5
+    lessons.targets.copy_(torch.arange(n) % 3 - 1)
+    return lessons
+
+
+def vectors(n=20):
+    return torch.randn(n, 6, generator=torch.Generator().manual_seed(2))
+
+
+def run(network, steps, *, batch=8, lessons=None, history=None, stop=None, **options):
+    def end(row):
+        if row["step"] == stop:
+            raise KeyboardInterrupt
+
+    train_views(
+        network,
+        vectors(),
+        Views((6,), NOISE),
+        WEIGHTS,
+        Schedule(steps, batch, 0.05),
+        taught() if lessons is None else lessons,
+        n_clusters=2,
+        generator=torch.Generator().manual_seed(3),
+        history=History(callbacks=[end]) if history is None else history,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("batch", "taken"), [(8, 8), (50, 20)])
+def test_training_is_adamw_on_views_of_samples_and_partners(batch, taken):
+    """The same steps in plain torch, with the same random numbers."""
+    ours, theirs = (ViewNetwork(HEAD, torch.Generator().manual_seed(1)) for _ in range(2))
+    history, lessons, X = History(), taught(), vectors()
+    run(ours.eval(), 4, batch=batch, history=history)
+    assert not ours.training
+    random, views = torch.Generator().manual_seed(3), Views((6,), NOISE)
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1.0, weight_decay=1e-4)
+    theirs.train()
+    for step in range(4):
+        optimizer.param_groups[0]["lr"] = Schedule(4, batch, 0.05).rate(step)
+        rows = torch.randperm(20, generator=random)[:taken]
+        partners = torch.where(torch.rand(taken, generator=random) < 0.5, rows, (rows + 1) % 20)
+        pairs = torch.cat((rows, partners))
+        outputs = theirs(views(X[pairs], random))
+        halves = [(part[:taken], part[taken:]) for part in (*outputs, lessons.targets[pairs])]
+        parts = weighted_terms(Batch(*halves, 2), WEIGHTS)
+        optimizer.zero_grad()
+        sum(parts.values()).backward()
+        optimizer.step()
+        row = history[step]
+        assert (row["phase"], row["step"]) == ("train", step + 1)
+        for name, part in parts.items():
+            assert row[name] == pytest.approx(float(part.detach()), rel=1e-4)
+        assert row["loss"] == pytest.approx(sum(row[name] for name in WEIGHTS), rel=1e-6)
+        assert 0.0 <= row["seconds"] < 60.0
+    assert len(history) == 4
+    for one, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_training_goes_on_where_it_stopped(tmp_path, stop):
+    """Weights, averages, random numbers, history and lessons are those of one training."""
+    file = tmp_path / "checkpoint.safetensors"
+    seeds = (torch.Generator().manual_seed(s) for s in (1, 1, 2))
+    whole, stopped, resumed = (ViewNetwork(HEAD, seed) for seed in seeds)
+    expected, history = History(), History()
+    calls = []
+
+    def teach(lessons):
+        def lesson():
+            calls.append(1)
+            lessons.targets.fill_(1)
+
+        return {2: lesson}
+
+    first, second, third = taught(), taught(), taught()
+    run(whole, 5, lessons=first, history=expected, lessons_at=teach(first))
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            stopped,
+            5,
+            lessons=second,
+            stop=stop + 1,
+            lessons_at=teach(second),
+            checkpoint=Checkpoint(file, "a run", every=0),
+        )
+    calls.clear()
+    run(
+        resumed,
+        5,
+        lessons=third,
+        history=history,
+        lessons_at=teach(third),
+        checkpoint=Checkpoint(file, "a run", every=0),
+    )
+    assert len(calls) == (stop < 2)
+    assert [row["loss"] for row in history] == [row["loss"] for row in expected]
+    assert history.column("step") == [1, 2, 3, 4, 5]
+    for one, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    assert (third.targets == 1).all()
+
+
+def test_a_lesson_may_leave_the_network_in_evaluation_mode():
+    network, modes = ViewNetwork(HEAD), []
+    network.register_forward_hook(lambda module, *_: modes.append(module.training))
+    run(network, 3, lessons_at={2: network.eval})
+    assert modes == [True, True, True]
+
+
+def test_a_network_on_the_cpu_stays_as_it_lies():
+    network, _ = trained(steps=2)
+    assert all(p.is_contiguous() for p in network.parameters())
+
+
+def test_a_network_is_compiled_where_asked(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch, "compile", lambda network: seen.append(network) or network)
+    network = ViewNetwork(HEAD)
+    run(network, 1)
+    assert seen == []
+    run(network, 1, compiled=True)
+    assert seen == [network]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_networks_and_features_have_the_precision_asked_for(precision):
+    network, seen = ViewNetwork(HEAD), []
+    network.projector[0].register_forward_hook(lambda m, x, y: seen.append(y.dtype))
+    run(network, 1, precision=precision)
+    assert seen == [getattr(torch, precision)]
+    exact = view_features(network, vectors())
+    features = view_features(network, vectors(), precision)
+    assert features.dtype == torch.float32
+    assert torch.equal(features, exact) == (precision == "float32")
+    torch.testing.assert_close(features, exact, rtol=0, atol=0.05)
+
+
+def test_features_are_computed_in_chunks_of_unit_length(monkeypatch):
+    network = ViewNetwork(HEAD).train()
+    monkeypatch.setattr(view_loop, "evaluation_chunk", lambda X: 7)
+    features = view_features(network, vectors())
+    assert not network.training
+    with torch.no_grad():
+        Z = network.encoder(vectors())
+    torch.testing.assert_close(features, Z / Z.norm(dim=1, keepdim=True))
+
+
+def test_a_process_puts_its_rows_where_they_belong(monkeypatch):
+    """The other processes' rows are zero here, and added by what connects them."""
+    output = torch.ones(3, 2, dtype=torch.bfloat16)
+    assert view_loop._whole(output, slice(2, 5), 7) is output
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "differentiable_total", lambda rows: 2 * rows)
+    expected = 2.0 * torch.tensor([0.0, 0, 1, 1, 1, 0, 0])[:, None].expand(7, 2)
+    torch.testing.assert_close(view_loop._whole(output, slice(2, 5), 7), expected)
+    wide = view_loop._whole(output.double(), slice(2, 5), 7)
+    torch.testing.assert_close(wide, expected.double())
+
+
+def test_a_process_of_two_has_half_of_the_gradient(monkeypatch):
+    """Here both see the whole batch: half of the loss each, summed over the two."""
+    alone, one = (ViewNetwork(HEAD, torch.Generator().manual_seed(1)) for _ in range(2))
+    X, lessons, views = vectors(), taught(), Views((6,), NOISE)
+    options = (X, views, WEIGHTS, lessons, 2, "float32")
+    whole = view_loop._Step(alone, *options)(8, torch.Generator().manual_seed(3))
+    monkeypatch.setattr(distributed, "size", lambda: 2)
+    monkeypatch.setattr(distributed, "shard", lambda n, rank, size: slice(0, n))
+    half = view_loop._Step(one, *options)(8, torch.Generator().manual_seed(3))
+    assert whole == half
+    for a, b in zip(alone.parameters(), one.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, 2 * b.grad)

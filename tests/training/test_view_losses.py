@@ -125,3 +125,25 @@ def test_bad_weights_are_refused_in_one_line(weights, word):
     with pytest.raises(InputError, match=word) as error:
         check_weights(weights)
     assert "\n" not in str(error.value)
+
+
+def test_losses_of_views_on_axes():
+    """Two samples whose views agree and are orthogonal to the other's: every number by hand."""
+    eye = torch.eye(2, dtype=torch.float64)
+    made = Batch((eye, eye), (eye, 2 * eye), (eye, eye), (torch.tensor([0, 1]),) * 2, 2)
+    at = math.exp(1 / 0.3)  # a temperature of 0.3
+    assert float(TERMS["contrastive"](made)) == pytest.approx(math.log((at + 2) / at), rel=1e-12)
+    # Z'Z = 2 I of four views in two dimensions: d / (n eps^2) = 2 / (4 * 0.04)
+    assert float(TERMS["coding_rate"](made)) == pytest.approx(-math.log(1 + 25.0), rel=1e-12)
+    assert float(TERMS["agreement"](made)) == pytest.approx(0.0, abs=1e-12)
+    # a tenth of the weight is spread over both clusters
+    right, wrong = -math.log(math.e / (math.e + 1)), -math.log(1 / (math.e + 1))
+    expected = 0.95 * right + 0.05 * wrong
+    assert float(TERMS["clusters"](made)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_weights_that_are_zero_are_left_out():
+    assert check_weights({"agreement": 2, "clusters": 0.0}) == {"agreement": 2.0}
+    for bad in (float("inf"), float("nan")):
+        with pytest.raises(InputError, match="at least 0"):
+            check_weights({"agreement": bad})
