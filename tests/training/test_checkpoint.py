@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from dcfsc import DCFSC
+from dcfsc import DCFSC, distributed
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
 from dcfsc.training import Checkpoint, History, Plateau
+from dcfsc.training import checkpoint as module
 from dcfsc.training.checkpoint import fingerprint
 
 
@@ -256,3 +259,155 @@ def test_a_file_that_lacks_something_is_damaged(tmp_path, name):
     save_file(tensors, file, metadata={"dcfsc": json.dumps(values)})
     with pytest.raises(InputError, match="damaged"):
         Checkpoint(file, "a run")
+
+
+def small():
+    network = torch.nn.Linear(2, 2)
+    return network, torch.optim.Adam(network.parameters()), History()
+
+
+def test_a_failure_is_said_once_until_writing_works_again(tmp_path, monkeypatch):
+    checkpoint, state = Checkpoint(tmp_path / "file", "a run", every=0), small()
+    writes, original = [], module.save_file
+
+    def save(tensors, path, metadata):
+        writes.append(path)
+        if len(writes) in (2, 3, 5):
+            raise OSError(28, "No space left on device")
+        original(tensors, path, metadata)
+
+    monkeypatch.setattr(module, "save_file", save)
+    said = []
+    for step in range(1, 6):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            checkpoint.after_step("train", step, *state)
+        said.append([str(w.message).partition("; ")[2] for w in caught])
+    ending = "Training continues and tries again."
+    expected = [[], [f"the one of step 1 stays. {ending}"], [], []]
+    assert said == [*expected, [f"the one of step 4 stays. {ending}"]]
+    assert Checkpoint(tmp_path / "file", "a run").resume("train", *state) == 4
+
+
+def test_after_a_restart_the_step_of_the_file_is_known(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    saved(file, step=4)
+    read = Checkpoint(file, "a run", every=0)
+    network = torch.nn.Linear(3, 2)
+    optimizer, history = torch.optim.Adam(network.parameters()), History()
+    assert read.resume("train", network, optimizer, history) == 4
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.warns(RuntimeWarning, match="the one of step 4 stays"):
+        read.after_step("train", 5, network, optimizer, history)
+
+
+def test_thirty_seconds_pass_between_two_writings(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    checkpoint, state, steps = Checkpoint(tmp_path / "file", "a run"), small(), []
+    for step, seconds in enumerate((129.9, 130.0, 159.9, 160.0, 161.0), 1):
+        now[0] = seconds
+        checkpoint.after_step("train", step, *state)
+        if checkpoint.path.exists():
+            steps.append(Checkpoint(checkpoint.path, "a run")._saved["step"])
+    assert steps == [2, 2, 4, 4]
+
+
+def test_the_network_of_another_shape_is_not_filled(tmp_path):
+    saved(tmp_path / "file")
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(tmp_path / "file", "a run").resume("train", *small())
+
+
+def test_a_generator_or_plateau_that_the_file_does_not_have(tmp_path):
+    state, file = small(), tmp_path / "file"
+    Checkpoint(file, "a run", every=0).after_step("pretrain", 3, *state)
+    generator = torch.Generator().manual_seed(7)
+    before = generator.get_state()
+    read = Checkpoint(file, "a run")
+    assert not read.finished("pretrain")
+    assert not read.finished("train")
+    assert read.resume("pretrain", *state, generator=generator) == 3
+    assert torch.equal(generator.get_state(), before)
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(file, "a run").resume("pretrain", *state, plateau=Plateau(0.1, 2))
+
+
+@pytest.mark.parametrize("change", [{"format": 2}, {"phase": "other"}, {}])
+def test_a_file_of_another_format_or_phase_is_refused(tmp_path, change):
+    file = tmp_path / "file"
+    saved(file)
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        values = json.loads(opened.metadata()["dcfsc"]) | change
+    del values["sha256"]
+    values["sha256"] = fingerprint(values, tensors)
+    save_file(tensors, file, metadata={"dcfsc": json.dumps(values)})
+    if not change:
+        assert Checkpoint(file, "a run").resumed
+        return
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(file, "a run")
+
+
+def test_a_fingerprint_is_of_names_types_shapes_and_numbers():
+    one = {"a": torch.arange(4.0), "b": torch.ones(2)}
+    value = fingerprint({"x": 1, "y": 2}, one)
+    assert value == fingerprint({"y": 2, "x": 1}, dict(reversed(one.items())))
+    others = (
+        {"a": torch.arange(4.0), "c": torch.ones(2)},
+        {"a": torch.arange(4.0).view(2, 2), "b": torch.ones(2)},
+        {"a": torch.arange(4.0).view(torch.int32), "b": torch.ones(2)},
+        {"a": torch.arange(4.0), "b": torch.tensor([1.0, 2.0])},
+    )
+    assert all(fingerprint({"x": 1, "y": 2}, other) != value for other in others)
+    assert fingerprint({"x": 1, "y": 3}, one) != value
+
+
+def test_only_the_main_thread_defers_interrupts(tmp_path):
+    checkpoint, seen = Checkpoint(tmp_path / "file", "a run"), []
+    before = signal.getsignal(signal.SIGINT)
+
+    def elsewhere():
+        with checkpoint.deferring_interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    with checkpoint.deferring_interrupts():
+        seen.append(signal.getsignal(signal.SIGINT))
+    assert seen[0] == before
+    assert seen[1] != before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_an_interrupt_of_another_process_stops_this_one(tmp_path, monkeypatch):
+    """A launcher may send its signal twice; the first process alone writes."""
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "total_number", lambda own: own + others)
+    monkeypatch.setattr(distributed, "broadcast_bytes", lambda content: content)
+    for rank in (0, 1):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        file = tmp_path / str(rank)
+        checkpoint, state, others = Checkpoint(file, "a run", every=1e6), small(), 0
+        with checkpoint.deferring_interrupts():
+            checkpoint.after_step("train", 1, *state)
+            others = 1
+            with pytest.raises(KeyboardInterrupt):
+                checkpoint.after_step("train", 2, *state)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        assert file.exists() == (rank == 0)
+    written = tmp_path / "0"
+    assert not Checkpoint(written, "a run").resumed  # the other is told by the first
+    checkpoint.path = written
+    checkpoint.remove()
+    assert written.exists()
+    monkeypatch.setattr(distributed, "rank", lambda: 0)
+    checkpoint.remove()
+    assert not written.exists()

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from dcfsc.errors import DivergenceError
 from dcfsc.training import DSCLoss, History, train_dsc
 
 
@@ -44,3 +45,16 @@ def test_training_moves_both_and_removes_the_diagonal_for_l1(norm):
     assert bool((C.diagonal() == 0).all()) == (norm == "l1")
     assert torch.equal(start, torch.full_like(start, 1e-4))
     assert any(not torch.equal(a, p) for a, p in zip(before, network.parameters(), strict=True))
+
+
+def test_a_diverging_loss_is_told():
+    with pytest.raises(DivergenceError, match="training step 1; lower the learning rate"):
+        train_dsc(
+            Linear(),
+            1e200 * X,
+            torch.ones(15, 15, dtype=torch.float64),
+            DSCLoss(),
+            steps=3,
+            learning_rate=0.1,
+            history=History(),
+        )

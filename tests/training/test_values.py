@@ -19,6 +19,8 @@ from dcfsc.training import (
     Plateau,
     SelfExpressionTerm,
     ShareOfEnergy,
+    chunked,
+    encode,
     forward,
     pretrain,
     train,
@@ -28,7 +30,14 @@ from dcfsc.training.chunked import chunk_slices, evaluation_chunk
 from dcfsc.training.lam import energy
 from dcfsc.training.loop import _Batches, check_finite, reconstruction_gradient
 from dcfsc.training.norms import ExactNorms, sum_gradients
-from dcfsc.training.precision import Compiled, check_compilable, check_precision, prepare
+from dcfsc.training.precision import (
+    Compiled,
+    check_compilable,
+    check_precision,
+    network_context,
+    prepare,
+    repeatable_convolutions,
+)
 
 
 class Tiny(nn.Module):
@@ -464,3 +473,104 @@ def test_chunks_are_encoded_and_decoded_in_the_precision_asked_for(precision, dt
         module.register_forward_hook(lambda module, given, result: seen.add(result.dtype))
     ChunkedStep(network, samples(30, torch.float32), 8, (), precision)(Absolute(0.5))
     assert seen == {dtype}
+
+
+@pytest.mark.parametrize("lam", [None, Absolute(0.5)])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_encoder_and_decoder_run_in_the_precision_asked_for(precision, lam):
+    network, seen = Tiny(torch.float32), []
+    for module in (network.encoder[0], network.decoder):
+        module.register_forward_hook(lambda module, given, result: seen.append(result.dtype))
+    state, operator = forward(network, samples(dtype=torch.float32), lam, precision)
+    assert seen == [getattr(torch, precision)] * 2
+    assert state.reconstruction.dtype == state.expressed.dtype == torch.float32
+    assert (operator is None) == (lam is None) == (state.expressed is state.latent)
+
+
+def test_the_network_computes_in_single_precision_unless_asked():
+    network, seen = Tiny(torch.float32), set()
+    network.decoder.register_forward_hook(lambda module, given, result: seen.add(result.dtype))
+    X = samples(dtype=torch.float32)
+    forward(network, X, None)
+    ChunkedStep(network, X, 8)(Absolute(0.5))
+    train(network, X, steps=1, lam=Absolute(0.5), learning_rate=0.0, history=History())
+    assert seen == {torch.float32}
+    with network_context("float32", X.device):
+        assert not torch.is_autocast_enabled("cpu")
+    with network_context("bfloat16", X.device):
+        assert torch.is_autocast_enabled("cpu")
+        assert not torch.is_autocast_cache_enabled()
+
+
+@pytest.mark.parametrize("allow_tf32", [False, True])
+def test_convolutions_are_repeatable_within_the_block_alone(monkeypatch, allow_tf32):
+    flags = torch.backends.cudnn
+    monkeypatch.setattr(flags, "benchmark", True)
+    monkeypatch.setattr(flags, "allow_tf32", allow_tf32)
+    with repeatable_convolutions():
+        assert (flags.enabled, flags.benchmark, flags.deterministic) == (True, False, True)
+        assert flags.allow_tf32 is allow_tf32
+    assert (flags.benchmark, flags.deterministic) == (True, False)
+
+
+def test_samples_are_encoded_by_chunks_in_both_modes():
+    network, X, sizes = Tiny(), samples(), []
+    network.encoder.register_forward_hook(lambda module, given, result: sizes.append(len(result)))
+    whole = encode(network, X)
+    assert sizes == [20]
+    assert not network.training
+    torch.testing.assert_close(encode(network, X, batch_size=8), whole)
+    assert sizes[1:] == [6, 7, 7]
+    torch.testing.assert_close(encode(network, X, batch_size=8, training=True), whole)
+    assert network.training
+    assert sizes[4:] == [6, 7, 7]
+
+
+def test_a_step_of_one_of_several_processes_takes_the_form_of_features(monkeypatch):
+    """Which sums over processes; and its loss is what they have together."""
+    forms, network, X = [], Tiny(), samples()
+    original = chunked.solve
+
+    def solve(Z, lam, form):
+        forms.append(form)
+        return original(Z, lam, form=form)
+
+    monkeypatch.setattr(chunked, "solve", solve)
+    ChunkedStep(network, X, 8)(Absolute(0.5))
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "total", lambda tensor: tensor)
+    history = History()
+    train(network, X, steps=1, lam=Absolute(0.5), learning_rate=0.0, history=history)
+    assert forms == ["auto", "features"]
+    B = dense_B(network.encoder(X).detach(), 0.5)
+    expected = (network.decoder(B @ network.encoder(X)) - X).square().sum()
+    assert history[0]["loss"] == pytest.approx(float(expected.detach()), rel=1e-9)
+
+
+def test_each_process_takes_its_own_samples_of_a_mini_batch(monkeypatch):
+    """The second of two processes, with three and five samples."""
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [3, n])
+    batches = _Batches(5, 4, torch.device("cpu"))
+    found = list(batches.shuffled(torch.Generator().manual_seed(0)))
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0)).tolist()
+    expected = [[i - 3 for i in order[a : a + 4] if i >= 3] for a in (0, 4)]
+    assert [batch.tolist() for batch in found] == expected
+
+
+def test_an_interrupted_training_keeps_its_patience(tmp_path):
+    """A training that stops by its plateau is saved first, and goes on no further."""
+    file, options = tmp_path / "file", {"lam": Absolute(1.0), "learning_rate": 0.0, "tol": 0.0}
+    for steps, expected in ((2, [1, 2]), (30, [1, 2, 3, 4])):
+        history = History()
+        train(
+            Tiny(),
+            samples(),
+            steps=steps,
+            history=history,
+            patience=3,
+            checkpoint=Checkpoint(file, "a run", every=0),
+            **options,
+        )
+        assert history.column("step") == expected

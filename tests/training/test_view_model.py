@@ -214,12 +214,19 @@ def test_four_samples_a_cluster_are_needed_to_measure_changes(n):
 
 
 @pytest.mark.parametrize(("K", "count"), [(2, 2000), (66, 2000), (68, 2040), (90, 2100)])
-def test_changes_are_measured_on_2000_samples_or_30_a_cluster(K, count):
-    n = 2100
+def test_changes_are_measured_on_2000_samples_or_30_a_cluster(monkeypatch, K, count):
+    n, seen = 2100, []
+
+    def watched(x, *options):
+        seen.append(len(x))
+        return measure_changes(x, *options)
+
+    monkeypatch.setattr(view_model, "measure_changes", watched)
     spec = HeadSpec(3, latent_dim=2, hidden=2, projection=2, n_clusters=K)
     teacher = Scripted(n=n)
     training(teacher, spec, X=samples(spec, n), changes=None)
     assert len(teacher.judged[0][0]) == count // 2
+    assert seen == [count - count // 2]
 
 
 @pytest.mark.parametrize(("share", "light"), [(SMOOTH, True), (0.999 * SMOOTH, False)])
@@ -308,6 +315,18 @@ def test_a_training_that_is_too_short_is_not_tried_out(trainings, measured):
     made = training(Scripted(moved(0), moved(0)), IMAGES, steps=4, changes=None)
     assert [run[4].steps for run in trainings] == [1, 1]
     assert made.strengths == GENTLE
+
+
+def test_what_takes_long_is_said(trainings, measured, caplog):
+    with caplog.at_level("INFO", "dcfsc"):
+        training(Scripted(moved(6), moved(4)), IMAGES, changes=None)
+    assert caplog.messages == [
+        "choosing the changes of views on 24 samples",
+        "training briefly on strong views",
+        "training briefly on gentle views",
+        "views: disagreement 0.250 if strong, 0.167 if gentle",
+        "views: geometry 0.1, crop 0, mirror 0, light 0, contrast 0, hole 1, noise 0.5",
+    ]
 
 
 def test_a_single_profile_is_taken_as_it_is(trainings):
