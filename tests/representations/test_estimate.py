@@ -87,12 +87,12 @@ def test_representations_by_hand():
     assert metric.bytes(50) == learning_bytes(50, 6)
 
 
-@pytest.mark.parametrize(("shape", "pixels"), [((16, 16), 24 * 24), ((3, 8, 10), 3 * 24 * 28)])
+@pytest.mark.parametrize(("shape", "pixels"), [((16, 16), 24 * 24), ((3, 6, 9), 3 * 26 * 35)])
 @pytest.mark.parametrize(("n", "N"), [(30, 30), (30, 70), (600, 600), (5000, 5000)])
 def test_scattering_by_hand(shape, pixels, n, N):
     """81 paths at every fourth pixel; images with a margin of four, as they are and mirrored."""
     (candidate,) = create("scattering", Setting(shape, 4))
-    D = 81 * 16 if shape == (16, 16) else 3 * 81 * 4 * 5
+    D = 81 * 4 * 4 if shape == (16, 16) else 3 * 81 * 5 * 7
     assert (candidate.row_width, candidate.scans) == (500, 3)
     k, small, seen = min(n, 500), min(n, D), n if n == N else n + N
     images = 2 * seen * (27e3 * pixels + 2 * D * k)
