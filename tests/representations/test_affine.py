@@ -313,3 +313,65 @@ def test_a_part_is_fitted_alone():
     alone.fit(Z[index])
     operator = AffineSubspaces(setting).solve_part(Part(Z, index, setting))
     torch.testing.assert_close(operator.views[0], alone.transform(Z[index]))
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """A fit whose codes have the lengths told, from the first rank tried; what it was given."""
+
+    def fit(Z, lengths, K=2):
+        tried, given = [], []
+
+        def partition(self, R):
+            tried.append(R.shape[1])
+            return np.arange(len(R)) % K
+
+        def length(X, labels, distortion):
+            given.append((X, distortion))
+            return lengths[len(given) - 1] if len(given) <= len(lengths) else np.inf
+
+        monkeypatch.setattr(AffineSubspaces, "_partition", partition)
+        monkeypatch.setattr(affine, "coding_length", length)
+        model = AffineSubspaces(Setting((Z.shape[1],), K))
+        model.fit(Z)
+        return model, tried, given
+
+    return fit
+
+
+def test_the_distortion_is_a_share_of_the_variance(scripted):
+    """0.3% of the mean squared distance from the mean, at a largest value of one."""
+    X, _ = flats(sizes=(20, 20))
+    _, _, given = scripted(torch.from_numpy(X), [1.0])
+    small = X / np.abs(X).max()
+    small = small - small.mean(axis=0)
+    for centred, distortion in given:
+        np.testing.assert_allclose(centred.numpy(), small, atol=1e-12)
+        assert distortion == pytest.approx(0.003 * np.square(small).sum(axis=1).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "place"),
+    [
+        ([5.0, 5.0, 4.0, 6.0], 2),
+        ([5.0, 5.0, 5.0], 0),
+        ([5.0, 5.0 * (1 - 5e-10), 5.0], 0),
+        ([5.0, 5.0 * (1 - 1e-8), 5.0], 1),
+    ],
+)
+def test_of_codes_of_the_same_length_the_first_is_kept(scripted, lengths, place):
+    X, _ = flats(sizes=(20, 20), noise=0.1)
+    model, tried, _ = scripted(torch.from_numpy(X), lengths)
+    assert tried[0] == 8
+    assert model.W.shape[1] == tried[place]
+
+
+@pytest.mark.parametrize(
+    ("rank", "tried"), [(1, {2}), (2, {3}), (5, {3, 4, 5, 6}), (20, set(range(3, 11)))]
+)
+def test_no_more_ranks_are_tried_than_samples_have(scripted, rank, tried):
+    """The constant is one more; what rounding leaves is none."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, rank)) @ random.normal(size=(rank, 30))
+    for Z in (torch.from_numpy(X), torch.from_numpy(X).float()):
+        assert set(scripted(Z, [1.0])[1]) == tried

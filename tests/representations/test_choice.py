@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dcfsc import ClosedFormSubspaceClustering
+from dcfsc import ClosedFormSubspaceClustering, distributed
 from dcfsc.errors import InputError
 from dcfsc.representations import REPRESENTATIONS, Representation, choice, choose, create, names
 from dcfsc.representations.base import Setting
@@ -230,3 +230,15 @@ def test_an_obstacle_is_an_error_only_for_who_names_it():
         create("mirror", VECTORS)
     with pytest.raises(InputError, match="unknown representation"):
         choice.restore("auto", VECTORS, {}, {}, "cpu")
+
+
+def test_every_process_takes_what_the_first_has_learnt(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        distributed, "broadcast", lambda tensor, source: seen.append((tensor, source))
+    )
+    (metric,) = create("metric", VECTORS)
+    chosen, _, _ = choose([metric], rows_of(90), VECTORS)
+    ((tensor, source),) = seen
+    assert tensor is chosen.T
+    assert source == 0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from dcfsc import distributed
 from dcfsc.representations import stability
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.given import Given
@@ -254,3 +255,58 @@ def test_parts_need_room_for_clusters_and_neighbours():
     assert enough_samples(31, 2)
     assert not enough_samples(250, 100)
     assert enough_samples(251, 100)
+
+
+def test_random_parts_stay_the_same_from_version_to_version():
+    random = np.random.RandomState(0)
+    for part in random_parts(10):
+        assert part.tolist() == sorted(random.permutation(10)[:8].tolist())
+    chosen = np.random.RandomState(0).permutation(1200)[:1000]
+    assert np.array_equal(judged_rows(1200, 3), np.sort(chosen))
+
+
+def test_each_process_brings_its_rows_of_the_common_sample(monkeypatch):
+    """The second of two processes has twelve of twenty rows."""
+    monkeypatch.setattr(stability, "MOST_SAMPLES", 7)
+    monkeypatch.setattr(distributed, "total_count", lambda n: 8 + n)
+    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [8, n])
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    chosen = np.sort(np.random.RandomState(0).permutation(20)[:7])
+    own = stability.common_sample(torch.arange(8.0, 20.0)[:, None])
+    assert own[:, 0].tolist() == chosen[chosen >= 8].tolist()
+    assert 0 < len(own) < 7
+    monkeypatch.setattr(distributed, "rank", lambda: 0)
+    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [n, 12])
+    monkeypatch.setattr(distributed, "total_count", lambda n: n + 12)
+    own = stability.common_sample(torch.arange(8.0)[:, None])
+    assert own[:, 0].tolist() == chosen[chosen < 8].tolist()
+
+
+def test_three_thousand_samples_at_most_are_common():
+    Z = torch.arange(3001.0)[:, None]
+    assert len(stability.common_sample(Z)) == 3000
+    assert stability.common_sample(Z[:3000]).shape == (3000, 1)
+
+
+def test_what_is_compared_is_said(scripted, caplog):
+    with caplog.at_level("INFO", "dcfsc.stage"):
+        _, _, seen = scripted(first=0.08, second=0.9, third=0.04)
+    assert caplog.messages == [
+        "preparing the representation first",
+        "preparing the representation second",
+        "preparing the representation third",
+        "comparing 3 representations: part 3 of 4",
+        "comparing 2 representations: part 4 of 4",
+    ]
+    assert seen == [4, 3, 4]
+
+
+def test_a_part_is_compared_on_the_judged_samples_alone(monkeypatch, separate):
+    monkeypatch.setattr(stability, "FEWEST_JUDGED", 50)
+    monkeypatch.setattr(stability, "JUDGED_PER_CLUSTER", 1)
+    one = Watched("one")
+    race([one], separate, SETTING)
+    judged = set(np.random.RandomState(0).permutation(90)[:50].tolist())
+    for part in one.parts:
+        assert len(part.Z) == 40
+        assert set(part.index.tolist()) < judged
