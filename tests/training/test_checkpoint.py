@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from dcfsc import DCFSC, distributed
@@ -411,3 +411,18 @@ def test_an_interrupt_of_another_process_stops_this_one(tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "rank", lambda: 0)
     checkpoint.remove()
     assert not written.exists()
+
+
+def test_a_failure_of_the_format_is_told_too(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise SafetensorError("out of room")
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.warns(RuntimeWarning, match="file: out of room; there is none yet"):
+        Checkpoint(tmp_path / "file", "a run", every=0).after_step("train", 1, *small())
+
+
+def test_a_file_that_cannot_be_read_is_damaged(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="damaged"):
+        Checkpoint(tmp_path / "folder", "a run")

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
+from dcfsc import distributed
 from dcfsc.training.view_lessons import OWN, Lessons, agreed, strongest
 
 GRAPH = csr_array(
@@ -156,3 +157,25 @@ def test_a_later_lesson_brings_partners_and_may_doubt():
     for graph, labels in ((None, later), (ring, None), (None, None)):  # another process brings them
         lessons.learn(graph, labels)
         assert lessons.partners[:, 1].tolist() == list(range(9))
+
+
+def test_shares_do_not_depend_on_the_scale_of_the_weights():
+    for scale in (1e-3, 1e3):
+        for one, other in zip(strongest(scale * GRAPH, 2), strongest(GRAPH, 2), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_first_lesson_of_one_cluster_is_a_lesson():
+    lessons = Lessons(5, torch.device("cpu"))
+    for _ in range(2):
+        lessons.learn(GRAPH, np.zeros(5, dtype=np.int64))
+    assert lessons.targets.tolist() == [0] * 5
+
+
+def test_every_process_learns_what_the_first_brings(monkeypatch):
+    told = []
+    monkeypatch.setattr(distributed, "broadcast", lambda *given: told.append(given))
+    lessons = Lessons(5, torch.device("cpu"))
+    lessons.learn(None, None)
+    assert [source for _, source in told] == [0] * 4
+    assert all(a is b for (a, _), b in zip(told, lessons.buffers(), strict=True))

@@ -321,3 +321,52 @@ def test_a_process_of_two_has_half_of_the_gradient(monkeypatch):
     assert whole == half
     for a, b in zip(alone.parameters(), one.parameters(), strict=True):
         torch.testing.assert_close(a.grad, 2 * b.grad)
+
+
+def test_weights_that_no_loss_depends_on_decay_slowly():
+    """By one part in ten thousand of the learning rate a step, as without targets."""
+    network = ViewNetwork(HEAD, torch.Generator().manual_seed(1))
+    before = network.clusters.weight.detach().clone()
+    schedule = Schedule(2, 8, 100.0)
+    train_views(
+        network,
+        vectors(),
+        Views((6,), NOISE),
+        {"clusters": 1.0},
+        schedule,
+        Lessons(20, torch.device("cpu")),
+        n_clusters=2,
+        generator=torch.Generator(),
+        history=History(),
+    )
+    kept = (1 - 1e-4 * schedule.rate(0)) * (1 - 1e-4 * schedule.rate(1))
+    assert kept < 0.995
+    torch.testing.assert_close(network.clusters.weight.detach(), kept * before)
+
+
+def test_gradients_are_summed_over_processes_before_a_step(monkeypatch):
+    """Processes that are told to bring nothing leave the weights where they were."""
+    network = ViewNetwork(HEAD, torch.Generator().manual_seed(1))
+    before = network.projector[0].weight.detach().clone()
+    monkeypatch.setattr(view_loop, "WEIGHT_DECAY", 0.0)
+    monkeypatch.setattr(view_loop, "sum_gradients", lambda network: network.zero_grad())
+    run(network, 1)
+    assert not torch.equal(network.projector[0].weight, before)
+    network = ViewNetwork(HEAD, torch.Generator().manual_seed(1))
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(distributed, "rank", lambda: 0)
+    monkeypatch.setattr(distributed, "size", lambda: 1)
+    monkeypatch.setattr(distributed, "total", lambda tensor: tensor)
+    monkeypatch.setattr(distributed, "differentiable_total", lambda tensor: tensor)
+    run(network, 1)
+    assert torch.equal(network.projector[0].weight, before)
+
+
+def test_rows_of_several_steps_are_recorded_at_once():
+    history = History()
+    parts = [{"a": torch.tensor(1.0 * i), "b": torch.tensor(10.0 * i)} for i in (1, 2, 3)]
+    view_loop._record(parts, 7, 0.5, 0.1, history)
+    assert history.column("step") == [5, 6, 7]
+    assert history.column("loss") == [11.0, 22.0, 33.0]
+    assert (history.column("a"), history.column("b")) == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
+    assert history.column("seconds") == [0.5] * 3
