@@ -28,7 +28,7 @@ from dcfsc.training import (
 )
 from dcfsc.training.chunked import chunk_slices, evaluation_chunk
 from dcfsc.training.lam import energy
-from dcfsc.training.loop import _Batches, check_finite, reconstruction_gradient
+from dcfsc.training.loop import _Batches, _WholeBatch, check_finite, reconstruction_gradient
 from dcfsc.training.norms import ExactNorms, sum_gradients
 from dcfsc.training.precision import (
     Compiled,
@@ -574,3 +574,49 @@ def test_an_interrupted_training_keeps_its_patience(tmp_path):
             **options,
         )
         assert history.column("step") == expected
+
+
+class OfReconstruction:
+    """A term that does not read the latents."""
+
+    name = "size"
+
+    def __call__(self, state):
+        return 0.1 * state.reconstruction.square().sum()
+
+
+def test_a_term_may_leave_the_latents_alone():
+    X, ours, theirs = samples(), Tiny(), Tiny()
+    parts, _ = ChunkedStep(ours, X, 6, (OfReconstruction(),))(Absolute(0.5))
+    Z = theirs.encoder(X)
+    decoded = theirs.decoder(dense_B(Z.detach(), 0.5) @ Z)
+    expected = {
+        "reconstruction": (decoded - X).square().sum(),
+        "size": 0.1 * decoded.square().sum(),
+    }
+    sum(expected.values()).backward()
+    assert parts == {name: pytest.approx(float(v.detach())) for name, v in expected.items()}
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_a_compiled_step_runs_what_was_compiled(monkeypatch):
+    network, seen = Tiny(), []
+    monkeypatch.setattr(torch, "compile", lambda part: lambda x: seen.append(part) or part(x))
+    plain = _WholeBatch(network, samples(), ())(Absolute(0.5))
+    assert seen == []
+    assert _WholeBatch(network, samples(), (), "float32", True)(Absolute(0.5)) == plain
+    assert seen == [network.encoder, network.decoder]
+
+
+def test_several_processes_do_not_compile(monkeypatch):
+    monkeypatch.setattr(distributed, "active", lambda: True)
+    with pytest.raises(InputError, match="needs all samples at once"):
+        check_compilable(torch.device("cuda"), None)
+
+
+def test_a_diverging_epoch_is_told():
+    network = Tiny()
+    options = {"batch_size": 20, "generator": torch.Generator(), "history": History()}
+    with pytest.raises(InputError, match="pre-training step 1; lower the learning rate"):
+        pretrain(network, 1e200 * samples(), epochs=2, learning_rate=0.1, **options)

@@ -1,5 +1,7 @@
 """Which changes views have: those after which a judge still knows the samples."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -41,8 +43,9 @@ def test_a_judge_whom_nothing_disturbs_allows_everything_at_full_strength():
 
 def test_a_judge_of_every_pixel_allows_nothing():
     weights = torch.rand(1, 12, 12, generator=torch.Generator().manual_seed(2))
-    (strengths,), _ = chosen(lambda x: ((x * weights).sum(dim=(1, 2, 3)) * 1e5).long())
+    (strengths,), consistency = chosen(lambda x: ((x * weights).sum(dim=(1, 2, 3)) * 1e5).long())
     assert set(strengths.values()) == {0.0}
+    assert consistency["hole"] == {1.0: 0.0, 0.5: 0.0}  # of the views that have one
 
 
 def test_where_the_place_tells_clusters_apart_light_is_allowed_and_geometry_is_not():
@@ -82,3 +85,53 @@ def test_light_is_tried_only_where_neighbours_differ_by_smooth_factors():
 def test_vectors_and_colour_have_changes_of_their_own(shape):
     (strengths,), _ = chosen(lambda x: torch.zeros(len(x)), shape)
     assert set(strengths) == set(changes_for(shape))
+
+
+@pytest.mark.parametrize("shape", [(9,), (3, 8, 8)])
+def test_the_strongest_is_tried_first_and_every_strength_if_need_be(shape):
+    seen = itertools.count()
+    _, consistency = chosen(lambda x: torch.tensor([next(seen) for _ in x]), shape)
+    expected = {name: [1.0, 0.5] for name in changes_for(shape)}
+    if shape != (9,):
+        expected |= {"geometry": [1.0, 0.5, 0.25, 0.1], "crop": [], "mirror": [1.0]}
+    assert {name: list(tried) for name, tried in consistency.items()} == expected
+    assert all(share == 0.0 for tried in consistency.values() for share in tried.values())
+
+
+def test_what_is_consistent_enough():
+    """Half for the strong profile, 85% for the gentle one, and 70% of mirror images for both."""
+    tried = {
+        "geometry": [(1.0, 0.49), (0.5, 0.5), (0.25, 0.84), (0.1, 0.85)],
+        "contrast": [(1.0, 0.1), (0.5, 0.51)],
+        "noise": [(1.0, 0.849), (0.5, 0.849)],
+        "crop": [],
+    }
+    strong = {"geometry": 0.5, "contrast": 0.5, "noise": 1.0, "crop": 0.0}
+    gentle = {"geometry": 0.1, "contrast": 0.0, "noise": 0.0, "crop": 0.0}
+    assert profiles(tried) == [strong, gentle]
+    for share, strength in ((0.69, 0.0), (0.7, 1.0), (0.84, 1.0)):
+        assert profiles({"mirror": [(1.0, share)]}) == [{"mirror": strength}]
+
+
+@pytest.mark.parametrize(("kept", "count"), [(16, 2), (18, 1)])
+def test_no_weaker_strength_is_tried_where_85_per_cent_stay(kept, count):
+    """A judge who knows so many of twenty samples again, whatever is done to them."""
+    x = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0)) + 0.1
+    calls = []
+
+    def judge(view):
+        calls.append(len(view))
+        return torch.where(torch.arange(20) < kept, 0, len(calls))
+
+    _, consistency = chosen(judge, x=x, plain=lambda x: torch.zeros(len(x)))
+    assert consistency["noise"] == dict.fromkeys([1.0, 0.5][:count], pytest.approx(kept / 20))
+
+
+def test_mirror_images_exchange_left_and_right():
+    x = torch.rand(6, 1, 4, 6, generator=torch.Generator().manual_seed(0))
+    seen = []
+    chosen(
+        lambda x: torch.zeros(len(x)), x=x, plain=lambda x: seen.append(x) or torch.zeros(len(x))
+    )
+    assert torch.equal(seen[0], x[:, :, :, [5, 4, 3, 2, 1, 0]])
+    assert torch.equal(seen[1], x)

@@ -144,6 +144,7 @@ def test_losses_of_views_on_axes():
 
 def test_weights_that_are_zero_are_left_out():
     assert check_weights({"agreement": 2, "clusters": 0.0}) == {"agreement": 2.0}
+    assert check_weights({"agreement": 0.01}) == {"agreement": 0.01}
     for bad in (float("inf"), float("nan")):
         with pytest.raises(InputError, match="at least 0"):
             check_weights({"agreement": bad})
