@@ -375,3 +375,23 @@ def test_no_more_ranks_are_tried_than_samples_have(scripted, rank, tried):
     X = random.normal(size=(60, rank)) @ random.normal(size=(rank, 30))
     for Z in (torch.from_numpy(X), torch.from_numpy(X).float()):
         assert set(scripted(Z, [1.0])[1]) == tried
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_partitions_are_those_of_leading_homogeneous_coordinates(monkeypatch, noise):
+    """The constant is as large as the root mean square of a centred value."""
+    X, _ = flats(sizes=(20, 20), noise=noise)
+    seen = []
+    whole = AffineSubspaces._partition
+    monkeypatch.setattr(
+        AffineSubspaces, "_partition", lambda self, R: seen.append(R) or whole(self, R)
+    )
+    AffineSubspaces(Setting((30,), 2)).fit(torch.from_numpy(X))
+    centred = X - X.mean(axis=0)
+    constant = np.full((40, 1), np.sqrt(np.square(centred).mean()))
+    U = np.linalg.svd(np.concatenate([centred, constant], axis=1), full_matrices=False)[0]
+    assert min(R.shape[1] for R in seen) == 3
+    for R in seen:
+        Q = U[:, : R.shape[1]] @ U[:, : R.shape[1]].T
+        length = np.sqrt(np.diag(Q))
+        np.testing.assert_allclose((R @ R.mT).numpy(), Q / np.outer(length, length), atol=1e-8)

@@ -481,3 +481,28 @@ def test_a_diverging_epoch_is_told():
     options = {"batch_size": 20, "generator": torch.Generator(), "history": History()}
     with pytest.raises(InputError, match="pre-training step 1; lower the learning rate"):
         pretrain(network, 1e200 * samples(), epochs=2, learning_rate=0.1, **options)
+
+
+def test_norms_may_keep_no_averages_and_see_no_variance():
+    """Without weights or running statistics; one of the channels is constant."""
+    norm = nn.BatchNorm1d(3, affine=False, track_running_stats=False, eps=0.25)
+    X = samples(8)[:, :3].clone()
+    X[:, 1] = 2.5
+    norms = ExactNorms(norm)
+    with norms.installed():
+        norms.measure([X[:3], X[3:]], norm)
+        found = norm(X)
+    expected = (X - X.mean(dim=0)) / (X.var(dim=0, correction=0) + 0.25).sqrt()
+    torch.testing.assert_close(found, expected)
+    norms.fix_running_statistics()
+    assert (norm.running_mean, norm.running_var, norm.num_batches_tracked) == (None, None, None)
+
+
+def test_a_norm_of_one_value_has_no_variance():
+    norm, X = nn.BatchNorm1d(2, momentum=1.0).double(), torch.tensor([[3.0, -1.0]]).double()
+    norms = ExactNorms(norm)
+    with norms.installed():
+        norms.measure([X], norm)
+        torch.testing.assert_close(norm(X), torch.zeros_like(X))
+    torch.testing.assert_close(norm.running_mean, X[0])
+    torch.testing.assert_close(norm.running_var, torch.zeros(2, dtype=torch.float64))
