@@ -167,3 +167,13 @@ def test_a_fit_that_nobody_watches_measures_nothing(monkeypatch, caplog):
         model.fit(X)
     assert len(calls) == 1
     assert [text for text in caplog.messages if text.startswith("about ")] != []
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(4.9, []), (5.1, ["about 5.1 s"])])
+def test_nothing_is_said_of_five_seconds(monkeypatch, caplog, seconds, said):
+    candidates = create("auto", Setting((64,), 20))
+    flops = estimate(1000, 20, candidates).flops
+    monkeypatch.setattr(module, "rate", lambda device: flops / seconds)
+    with caplog.at_level(logging.INFO, "dcfsc.stage"):
+        announce_long_work((1000, 64), 20, candidates, CPU)
+    assert [text.partition(" on ")[0] for text in caplog.messages] == said
