@@ -65,6 +65,49 @@ def test_many_samples_meet_the_optimality_conditions(eta, density):
     np.testing.assert_allclose(again, A, atol=1e-6)
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_the_tolerance_is_that_of_an_entry(second, monkeypatch):
+    """What is left out would weigh no more than the tolerance, however small eta."""
+    monkeypatch.setattr(steps, "START", 4)
+    C, eta, tol = coefficients(40), 0.05, 1e-2
+    project = NearestDoublyStochastic(tol)
+    if second:
+        project(ExplicitCoefficients(torch.from_numpy(C + 0.01 * coefficients(40, seed=9))), eta)
+    A = project(ExplicitCoefficients(torch.from_numpy(C)), eta).toarray()
+    a, b = project._dual
+    expected = np.maximum(np.abs(C) - a[:, None] - b[None, :], 0.0) / eta
+    np.testing.assert_allclose(A, expected, atol=tol)
+    np.testing.assert_allclose(A.sum(axis=1), 1.0, atol=tol)
+
+
+def test_a_second_call_needs_no_search(monkeypatch):
+    """It has the entries that count from the dual: a rough round and a fine one are enough."""
+    monkeypatch.setattr(steps, "START", 2)
+    given = ExplicitCoefficients(torch.from_numpy(coefficients(60)))
+    project = NearestDoublyStochastic(1e-8)
+    A = project(given, 2.0).toarray()
+    monkeypatch.setattr(steps, "ROUNDS", 2)
+    np.testing.assert_allclose(project(given, 2.0).toarray(), A, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("largest", "smooth"), [(1.0, []), (1.5, [4.0]), (4.0, [4.0]), (5.0, [16.0, 4.0])]
+)
+def test_the_start_comes_from_smoother_problems(largest, smooth, monkeypatch):
+    """Each a fourth of the one before, and the first not below the largest entry; eta is one."""
+    solved = []
+
+    def minimise(entries, eta, a, b, tol):
+        solved.append(eta)
+        return a + 1.0, b + 2.0, 0.0
+
+    monkeypatch.setattr(steps, "_minimise", minimise)
+    entries = steps._Entries(np.array([0, 1]), np.array([1, 0]), np.array([largest, 0.1]), 2)
+    a, b = steps._smooth_start(entries, 1.0)
+    assert solved == smooth
+    assert (a.tolist(), b.tolist()) == ([len(smooth)] * 2, [2.0 * len(smooth)] * 2)
+
+
 def test_sparse_and_dense_coefficients_give_the_same():
     C = coefficients(80, density=0.1)
     dense = DoublyStochastic()(ExplicitCoefficients(torch.from_numpy(C)), 3)
@@ -115,16 +158,18 @@ def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
         bound = np.sort(others)[::-1][: steps.START].min()
         expected[i] = np.where(np.abs(C[i]) >= bound, np.abs(C[i]), 0.0)
         expected[i, i] = i + 1.0
+    whole = ExplicitCoefficients(torch.from_numpy(C))
     sparse = SparseCoefficients(sp.csr_array(C - np.diag(np.diag(C))))
     for block in (steps.BLOCK, 3 * n, 1):
         monkeypatch.setattr(steps, "BLOCK", block)
-        found = steps._first_entries(ExplicitCoefficients(torch.from_numpy(C)))
+        found = steps._first_entries(whole)
         dense = sp.coo_array((found.k, (found.i, found.j)), shape=(n, n)).toarray()
         np.testing.assert_array_equal(dense, expected)
         order = np.lexsort((found.j, found.i))
         np.testing.assert_array_equal(order, np.arange(len(order)))
         assert (np.diff(found.j[found.by_column]) >= 0).all()
-    assert not steps._diagonal(sparse).any()
+        np.testing.assert_array_equal(steps._diagonal(whole), np.arange(1.0, n + 1))
+        assert not steps._diagonal(sparse).any()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 40])
@@ -177,8 +222,14 @@ def test_a_newton_step_solves_the_system():
     )
 
 
-@pytest.mark.parametrize(("step", "taken"), [(0.5, 0.5), (6.0, 3.0), (19.0, 4.75), (-1.0, 0.0)])
-def test_a_step_is_halved_until_the_dual_falls(step, taken):
+STEPS = [(0.5, 0.5), (6.0, 3.0), (19.0, 4.75), (-1.0, 0.0)]
+STEPS += [(2000.0, 2000.0 / 512), (4000.0, 0.0)]  # nine times at most
+# enough is a ten thousandth of what the slope of 9 promises
+STEPS += [(5.0, 2.5), (4.994, 4.994), (2 * 4.994, 4.994), (4.9965, 2.49825)]
+
+
+@pytest.mark.parametrize(("step", "taken"), STEPS)
+def test_a_step_is_halved_until_the_dual_falls_enough(step, taken):
     """One entry 1, eta = 0.1: the dual a + b + (1 - a - b)_+^2 / 0.2 is 5 at 0, and a beyond 1."""
     one, zero = np.array([1.0]), np.array([0])
     at = np.zeros(1)
