@@ -219,6 +219,15 @@ def test_as_low_as_scikit_learns(exchange):
     assert np.mean(ratios) < (0.995 if exchange else 1.005)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_centred_rows_are_single_and_sum_to_zero(dtype):
+    V = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 3)) + [1.0, 0.0, 9.0]).to(dtype)
+    expected = V.double().numpy() - V.double().numpy().mean(axis=0)
+    centred = kmeans.centred(V)
+    assert centred.dtype == torch.float32
+    np.testing.assert_allclose(centred, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("exchange", [False, True])
 def test_a_shift_of_all_rows_changes_nothing(exchange):
     """Rows far from 0 lose no digits: they are centred before float32."""
