@@ -245,8 +245,15 @@ DEFAULTS = (exchange.SPLITS, exchange.PAIRS, exchange.TRIES)
 
 @pytest.mark.parametrize(
     ("K", "limits"),
-    [(3, DEFAULTS), (5, DEFAULTS), (12, DEFAULTS), (12, (2, 1, 300)), (12, (4, 2, 300))]
-    + [(24, (1, 4, 1)), (24, (1, 1, 5))],
+    [
+        (3, DEFAULTS),
+        (5, DEFAULTS),
+        (12, DEFAULTS),
+        (12, (2, 1, 300)),
+        (12, (4, 2, 300)),
+        (24, (1, 4, 1)),
+        (24, (1, 1, 5)),
+    ],
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_exchanges_are_those_of_brute_force(
