@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.representations import stability
+from dcfsc.representations import REPRESENTATIONS, stability
 from dcfsc.representations.base import Part, Setting, restored
+from dcfsc.representations.given import Given
 from dcfsc.representations.orbits import Mirror, Shifts, ShiftsAndMirror
 from dcfsc.representations.scattering import ScatteringMetric
-from dcfsc.self_expression import OrbitForm
+from dcfsc.self_expression import ClosedForm, OrbitForm
 
 
 def images(n, h, w, seed=0):
@@ -54,17 +55,34 @@ def test_orbits_are_the_dense_formula_over_all_changes(kind, name, shifts, mirro
     torch.testing.assert_close(part.rows(0, 4), alone.rows(0, 4))
 
 
-def test_a_restored_orbit_keeps_the_ridge_it_was_fitted_with():
+@pytest.mark.parametrize("kind", [Shifts, Given])
+def test_what_is_restored_keeps_the_ridge_it_was_fitted_with(kind):
     Z, setting = images(10, 3, 4), Setting((3, 4), 2)
-    fitted, restored = Shifts(setting), Shifts(setting)
+    fitted, restored = kind(setting), kind(setting)
     lam = fitted.solve(Z).lam
     tensors, values = fitted.state()
     assert (tensors, values) == ({}, {"lam": lam})
     restored.restore(tensors, values, "cpu")
     assert restored.lam == lam
     operator = restored.solve(Z[:5])  # other samples would have another ridge
-    assert isinstance(operator, OrbitForm)
-    assert operator.lam == lam != Shifts(setting).solve(Z[:5]).lam
+    assert isinstance(operator, OrbitForm if kind is Shifts else ClosedForm)
+    assert operator.lam == lam != kind(setting).solve(Z[:5]).lam
+
+
+@pytest.mark.parametrize(("subspace_dim", "dof"), [(None, 6.0), (2.5, 5.0)])
+def test_the_ridge_has_the_dimensions_that_were_asked_for_or_three_a_cluster(subspace_dim, dof):
+    Z, setting = images(40, 3, 4), Setting((12,), 2, subspace_dim=subspace_dim)
+    assert Given(setting).solve(Z).effective_dof == pytest.approx(dof, rel=1e-6)
+    part = Part(Z, torch.arange(30), setting)
+    assert part.closed_form.effective_dof == pytest.approx(dof, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", REPRESENTATIONS)
+def test_rows_have_unit_length_unless_they_keep_theirs(kind):
+    X = 3.0 * images(5, 8, 8)
+    keeps = kind.name in ("affine", "counts")
+    assert torch.equal(kind(Setting((8, 8), 2, unit_length=False)).rows(X), X)
+    torch.testing.assert_close(kind(Setting((8, 8), 2)).rows(X), X if keeps else X / 3.0)
 
 
 def test_scattering_is_for_at_most_4096_values():
