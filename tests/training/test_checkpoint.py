@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -226,6 +227,30 @@ def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
         saved(tmp_path / "a file" / "checkpoint.safetensors")
     assert len(told) == 1
     assert "\n" not in str(told[0].message)
+
+
+def test_a_disk_that_fails_again_is_said_again_with_the_step_that_stays(tmp_path):
+    folder = tmp_path / "folder"
+    checkpoint = Checkpoint(folder / "checkpoint.safetensors", "a run", every=0)
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(network.parameters())
+
+    def told(step):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            checkpoint.after_step("train", step, network, optimizer, History())
+        return [str(warning.message) for warning in caught]
+
+    folder.write_text("")
+    assert "there is none yet" in told(1)[0]
+    assert told(2) == []  # said once
+    folder.unlink()
+    folder.mkdir()
+    assert told(3) == []
+    checkpoint.path.unlink()
+    folder.rmdir()
+    folder.write_text("")
+    assert "the one of step 3 stays" in told(4)[0]
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path):

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from dcfsc.errors import DivergenceError
 from dcfsc.training import DSCLoss, History, train_dsc
 
 
@@ -44,3 +45,9 @@ def test_training_moves_both_and_removes_the_diagonal_for_l1(norm):
     assert bool((C.diagonal() == 0).all()) == (norm == "l1")
     assert torch.equal(start, torch.full_like(start, 1e-4))
     assert any(not torch.equal(a, p) for a, p in zip(before, network.parameters(), strict=True))
+
+
+def test_a_loss_that_is_not_finite_is_told():
+    start = torch.full((15, 15), torch.inf, dtype=torch.float64)
+    with pytest.raises(DivergenceError, match="at training step 1"):
+        train_dsc(Linear(), X, start, DSCLoss(), steps=2, learning_rate=1e-2, history=History())

@@ -464,3 +464,15 @@ def test_chunks_are_encoded_and_decoded_in_the_precision_asked_for(precision, dt
         module.register_forward_hook(lambda module, given, result: seen.add(result.dtype))
     ChunkedStep(network, samples(30, torch.float32), 8, (), precision)(Absolute(0.5))
     assert seen == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_all_samples_are_encoded_and_decoded_in_the_precision_asked_for(precision, dtype):
+    network, seen = Tiny(torch.float32), []
+    for module in (network.encoder, network.decoder):
+        module.register_forward_hook(lambda module, given, result: seen.append(result.dtype))
+    state, _ = forward(network, samples(30, torch.float32), Absolute(0.5), precision)
+    assert seen == [dtype, dtype]
+    assert {part.dtype for part in (state.latent, state.expressed)} == {torch.float32}
