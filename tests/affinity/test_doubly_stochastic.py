@@ -13,7 +13,7 @@ from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic
 from dcfsc.affinity import doubly_stochastic as steps
 from dcfsc.affinity.doubly_stochastic import _thresholds
 from dcfsc.errors import InputError
-from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, joint_affinity
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
 
 
 def coefficients(n, seed=0, density=1.0):
@@ -282,52 +282,3 @@ def test_what_does_not_converge_is_said(monkeypatch):
 def test_bad_parameters_are_refused(options):
     with pytest.raises(InputError, match="must be a positive number"):
         DoublyStochastic(**options)
-
-
-@pytest.mark.parametrize("weights", [(1.0, 0.3, 0.0), (0.3, 0.2, 0.05)])
-def test_the_joint_problem_ends_at_its_minimum(weights):
-    """Against sequential quadratic programming over P, Q and A together."""
-    e1, e2, e3 = weights
-    random = np.random.default_rng(0)
-    n = 5
-    Z = random.normal(size=(n, 3))
-    off = ~np.eye(n, dtype=bool)
-    m = off.sum()
-
-    def parts(x):
-        P, Q = np.zeros((2, n, n))
-        P[off], Q[off] = x[:m], x[m : 2 * m]
-        return P, Q, x[2 * m :].reshape(n, n)
-
-    def objective(P, Q, A):
-        W = P + Q
-        fit = np.square(Z - (P - Q) @ Z).sum()
-        return 0.5 * fit + 0.5 * e1 * np.square(W - e2 * A).sum() + e3 * W.sum()
-
-    def gradient(x):
-        P, Q, A = parts(x)
-        R, D = ((P - Q) @ Z - Z) @ Z.T, e1 * (P + Q - e2 * A)
-        return np.concatenate([(R + D + e3)[off], (D - R + e3)[off], -e2 * D.ravel()])
-
-    def sums(x):
-        A = parts(x)[2]
-        return np.concatenate([A.sum(axis=0), A.sum(axis=1)[:-1]]) - 1.0
-
-    best = minimize(
-        lambda x: objective(*parts(x)),
-        np.concatenate([np.zeros(2 * m), np.full(n * n, 1.0 / n)]),
-        jac=gradient,
-        bounds=[(0.0, None)] * (2 * m + n * n),
-        constraints=[{"type": "eq", "fun": sums}],
-        method="SLSQP",
-        options={"ftol": 1e-15, "maxiter": 2000},
-    )
-    project = NearestDoublyStochastic(1e-12)
-    found = joint_affinity(torch.from_numpy(Z), e1, e2, e3, project, tol=1e-9, max_iter=20000)
-    assert found.converged
-    C, W = found.expression.numpy(), found.magnitudes.numpy()
-    A = found.coefficients.toarray()
-    value = objective(0.5 * (W + C), 0.5 * (W - C), A)
-    assert value == pytest.approx(best.fun, abs=1e-9)
-    np.testing.assert_allclose(A, parts(best.x)[2], atol=1e-5)
-    assert (np.abs(C) - 1e-12 <= W).all()

@@ -70,4 +70,4 @@ class SparseCoefficients(Operator):
 
 def _rows_of(C: sp.csr_array) -> np.ndarray:
     """The row of every stored entry."""
-    return np.repeat(np.arange(C.shape[0], dtype=np.int64), np.diff(C.indptr))
+    return C.tocoo().coords[0].astype(np.int64)
