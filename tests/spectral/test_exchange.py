@@ -295,6 +295,18 @@ def test_exchanges_are_those_of_brute_force(
         assert asked[0] == (ranked[0], pytest.approx(promise[ranked[0]]))
 
 
+def test_an_exchange_is_tried_once_for_what_it_promises() -> None:
+    V, y = blobs(np.random.RandomState(3).standard_normal((4, 2)), 9)
+    search = Search(V, Partitions.of(V[None], torch.from_numpy(y)[None], 4), tolerance(V))
+    first, second = search._new(0), search._new(1)
+    assert first((0, 1, 2), 0.5)
+    assert not first((0, 1, 2), 0.5)
+    assert not search._new(0)((0, 1, 2), 0.5 + 1e-12)  # the same but for rounding
+    assert first((0, 1, 2), 0.6)
+    assert first((0, 1, 3), 0.5)
+    assert second((0, 1, 2), 0.5)  # another partition
+
+
 def test_an_empty_cluster_is_joined_at_no_cost() -> None:
     V = torch.tensor([[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]])
     stuck = Partitions.of(V[None], torch.tensor([[0, 0, 2]]), 3)

@@ -196,10 +196,11 @@ def test_every_empty_cluster_gets_a_row_of_its_own():
 
 
 @pytest.mark.parametrize(("apart", "merged"), [(0.75e-9, True), (1.5e-9, False)])
-def test_centres_are_the_same_by_the_rows_length(apart, merged):
-    V = torch.full((4, 4), 0.5)  # rows of length 1
-    centres = torch.full((1, 3, 4), 0.5, dtype=torch.float64)
-    centres[0, 2, 0] += apart
+@pytest.mark.parametrize("length", [0.125, 1.0, 8.0])
+def test_centres_are_the_same_by_the_rows_length(length, apart, merged):
+    V = torch.full((4, 4), 0.5 * length)  # rows of length 1, times another
+    centres = torch.full((1, 3, 4), 0.5 * length, dtype=torch.float64)
+    centres[0, 2, 0] += apart * length
     centres[0, 1] = -3.0
     found = descent.Partitions(
         torch.tensor([[2, 0, 1, 2]]), centres, torch.ones((1, 3), dtype=torch.float64)
