@@ -15,7 +15,7 @@ class ExplicitCoefficients(Operator):
 
     def __init__(self, C: Tensor):
         self.C = C
-        self.n = C.shape[0]
+        self.n = len(C)
         self.dtype, self.device = C.dtype, C.device
 
     def rows(self, start: int, stop: int) -> Tensor:
