@@ -148,6 +148,22 @@ def test_no_coefficients_give_finite_affinities():
     assert (A.sum(axis=1) <= 1.0 + 1e-6).all()
 
 
+class Blocks(ExplicitCoefficients):
+    """Coefficients that know how many of them were asked for at a time, since last looked at."""
+
+    most = 0
+
+    def rows(self, start, stop):
+        part = super().rows(start, stop)
+        self.most = max(self.most, part.numel())
+        return part
+
+    @property
+    def largest(self):
+        largest, self.most = self.most, 0
+        return largest
+
+
 @pytest.mark.parametrize("n", [5, 40])
 def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
     C = coefficients(n, seed=2)
@@ -158,7 +174,7 @@ def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
         bound = np.sort(others)[::-1][: steps.START].min()
         expected[i] = np.where(np.abs(C[i]) >= bound, np.abs(C[i]), 0.0)
         expected[i, i] = i + 1.0
-    whole = ExplicitCoefficients(torch.from_numpy(C))
+    whole = Blocks(torch.from_numpy(C))
     sparse = SparseCoefficients(sp.csr_array(C - np.diag(np.diag(C))))
     for block in (steps.BLOCK, 3 * n, 1):
         monkeypatch.setattr(steps, "BLOCK", block)
@@ -169,6 +185,7 @@ def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
         np.testing.assert_array_equal(order, np.arange(len(order)))
         assert (np.diff(found.j[found.by_column]) >= 0).all()
         np.testing.assert_array_equal(steps._diagonal(whole), np.arange(1.0, n + 1))
+        assert whole.largest <= max(n, block)
         assert not steps._diagonal(sparse).any()
 
 
@@ -189,7 +206,9 @@ def test_missing_entries_are_the_largest_beyond_the_bound(rows, most, monkeypatc
         for j in np.argsort(-excess[i])[:most]
         if excess[i, j] > 0.3 and not inside[i, j]
     }
-    i, j, k = steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 0.3, most)
+    given = Blocks(torch.from_numpy(C))
+    i, j, k = steps._missing(given, known, a, b, 0.3, most)
+    assert given.largest <= rows * n
     assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
     np.testing.assert_array_equal(k, np.abs(C)[i, j])
     assert steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 9.0, 1) is None

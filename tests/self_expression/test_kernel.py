@@ -58,6 +58,11 @@ def test_the_default_is_a_polynomial_of_second_degree_with_a_constant_of_one() -
     np.testing.assert_allclose(kernel_matrix(Z), (Z.numpy() @ Z.numpy().T + 1.0) ** 2)
 
 
+def test_there_are_two_hundred_steps_unless_said() -> None:
+    found = kernel_sparse_self_expression(kernel_matrix(gaussian(12, 4, seed=3)), tol=1e-300)
+    assert (found.n_iter, found.converged) == (200, False)
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_round_off_between_samples_does_not_set_the_weight(scale: float) -> None:
     """Two copies, and a sample that is orthogonal but for round-off."""

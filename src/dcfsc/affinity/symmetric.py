@@ -46,7 +46,8 @@ class Symmetric:
         A.setdiag(0.0)
         if self.scale:
             largest = A.max(axis=1).toarray().ravel()
-            A = sp.diags_array(1.0 / np.where(largest > 0, largest, 1.0)) @ A
+            scale = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0)
+            A = sp.diags_array(scale) @ A
         return sp.csr_array(A + A.T)  # a sum has no entries that are zero
 
 
@@ -57,8 +58,7 @@ def _keep_energy(A: sp.csr_array, share: float) -> sp.csr_array:
     row = A.tocoo().coords[0]
     order = np.lexsort((-A.data, row))
     reached = np.cumsum(A.data[order], dtype=np.float64)
-    start = np.concatenate([[0.0], reached])[A.indptr[:-1]]
-    total = np.concatenate([[0.0], reached])[A.indptr[1:]] - start
-    before = reached - A.data[order] - start[row]
-    kept = order[before <= share * total[row]]
+    ends = np.concatenate([[0.0], reached])[A.indptr]
+    before = reached - A.data[order] - ends[row]
+    kept = order[before <= share * np.diff(ends)[row]]
     return sp.csr_array((A.data[kept], (row[kept], A.indices[kept])), shape=A.shape)

@@ -57,7 +57,7 @@ class SparseCoefficients(Operator):
         taken = np.isin(others + n * np.arange(n)[:, None], stored)
         fillers = np.take_along_axis(others, np.argsort(taken, axis=1, kind="stable"), axis=1)
         counts = np.bincount(row, minlength=n)
-        place = np.clip(np.arange(k) - counts[:, None], 0, None)
+        place = np.maximum(np.arange(k) - counts[:, None], 0)
         values = np.zeros((n, k), dtype=C.dtype)
         indices = np.take_along_axis(fillers, place, axis=1)
         values[row, rank] = C.data[kept]
