@@ -231,3 +231,19 @@ def test_a_share_keeps_the_largest_of_each_row_dense_or_sparse(scale):
     np.testing.assert_allclose(sparse.toarray(), expected.numpy(), rtol=1e-12)
     with pytest.raises(InputError, match="share must lie in"):
         Symmetric(share=0.0)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 1.0])
+@pytest.mark.parametrize("empty", [[0], [9], [0, 4, 5, 9]])
+def test_sparse_rows_keep_what_dense_ones_do(share, empty):
+    """Also where the first or the last row is empty, and rows are small or large."""
+    rng = np.random.default_rng(0)
+    C = rng.normal(size=(10, 10)) * 10.0 ** rng.integers(-4, 4, size=(10, 1))
+    np.fill_diagonal(C, 0.0)
+    C[empty] = 0.0
+    make = Symmetric(share=share)
+    with np.errstate(all="raise"):
+        sparse = make(SparseCoefficients(sp.csr_array(C)), 2).toarray()
+    np.testing.assert_allclose(
+        sparse, make(ExplicitCoefficients(torch.from_numpy(C)), 2).numpy(), rtol=1e-12
+    )

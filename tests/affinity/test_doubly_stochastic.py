@@ -13,7 +13,7 @@ from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic
 from dcfsc.affinity import doubly_stochastic as steps
 from dcfsc.affinity.doubly_stochastic import _thresholds
 from dcfsc.errors import InputError
-from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, joint_affinity
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients
 
 
 def coefficients(n, seed=0, density=1.0):
@@ -65,6 +65,49 @@ def test_many_samples_meet_the_optimality_conditions(eta, density):
     np.testing.assert_allclose(again, A, atol=1e-6)
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_the_tolerance_is_that_of_an_entry(second, monkeypatch):
+    """What is left out would weigh no more than the tolerance, however small eta."""
+    monkeypatch.setattr(steps, "START", 4)
+    C, eta, tol = coefficients(40), 0.05, 1e-2
+    project = NearestDoublyStochastic(tol)
+    if second:
+        project(ExplicitCoefficients(torch.from_numpy(C + 0.01 * coefficients(40, seed=9))), eta)
+    A = project(ExplicitCoefficients(torch.from_numpy(C)), eta).toarray()
+    a, b = project._dual
+    expected = np.maximum(np.abs(C) - a[:, None] - b[None, :], 0.0) / eta
+    np.testing.assert_allclose(A, expected, atol=tol)
+    np.testing.assert_allclose(A.sum(axis=1), 1.0, atol=tol)
+
+
+def test_a_second_call_needs_no_search(monkeypatch):
+    """It has the entries that count from the dual: a rough round and a fine one are enough."""
+    monkeypatch.setattr(steps, "START", 2)
+    given = ExplicitCoefficients(torch.from_numpy(coefficients(60)))
+    project = NearestDoublyStochastic(1e-8)
+    A = project(given, 2.0).toarray()
+    monkeypatch.setattr(steps, "ROUNDS", 2)
+    np.testing.assert_allclose(project(given, 2.0).toarray(), A, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("largest", "smooth"), [(1.0, []), (1.5, [4.0]), (4.0, [4.0]), (5.0, [16.0, 4.0])]
+)
+def test_the_start_comes_from_smoother_problems(largest, smooth, monkeypatch):
+    """Each a fourth of the one before, and the first not below the largest entry; eta is one."""
+    solved = []
+
+    def minimise(entries, eta, a, b, tol):
+        solved.append(eta)
+        return a + 1.0, b + 2.0, 0.0
+
+    monkeypatch.setattr(steps, "_minimise", minimise)
+    entries = steps._Entries(np.array([0, 1]), np.array([1, 0]), np.array([largest, 0.1]), 2)
+    a, b = steps._smooth_start(entries, 1.0)
+    assert solved == smooth
+    assert (a.tolist(), b.tolist()) == ([len(smooth)] * 2, [2.0 * len(smooth)] * 2)
+
+
 def test_sparse_and_dense_coefficients_give_the_same():
     C = coefficients(80, density=0.1)
     dense = DoublyStochastic()(ExplicitCoefficients(torch.from_numpy(C)), 3)
@@ -105,6 +148,22 @@ def test_no_coefficients_give_finite_affinities():
     assert (A.sum(axis=1) <= 1.0 + 1e-6).all()
 
 
+class Blocks(ExplicitCoefficients):
+    """Coefficients that know how many of them were asked for at a time, since last looked at."""
+
+    most = 0
+
+    def rows(self, start, stop):
+        part = super().rows(start, stop)
+        self.most = max(self.most, part.numel())
+        return part
+
+    @property
+    def largest(self):
+        largest, self.most = self.most, 0
+        return largest
+
+
 @pytest.mark.parametrize("n", [5, 40])
 def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
     C = coefficients(n, seed=2)
@@ -115,16 +174,19 @@ def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
         bound = np.sort(others)[::-1][: steps.START].min()
         expected[i] = np.where(np.abs(C[i]) >= bound, np.abs(C[i]), 0.0)
         expected[i, i] = i + 1.0
+    whole = Blocks(torch.from_numpy(C))
     sparse = SparseCoefficients(sp.csr_array(C - np.diag(np.diag(C))))
     for block in (steps.BLOCK, 3 * n, 1):
         monkeypatch.setattr(steps, "BLOCK", block)
-        found = steps._first_entries(ExplicitCoefficients(torch.from_numpy(C)))
+        found = steps._first_entries(whole)
         dense = sp.coo_array((found.k, (found.i, found.j)), shape=(n, n)).toarray()
         np.testing.assert_array_equal(dense, expected)
         order = np.lexsort((found.j, found.i))
         np.testing.assert_array_equal(order, np.arange(len(order)))
         assert (np.diff(found.j[found.by_column]) >= 0).all()
-    assert not steps._diagonal(sparse).any()
+        np.testing.assert_array_equal(steps._diagonal(whole), np.arange(1.0, n + 1))
+        assert whole.largest <= max(n, block)
+        assert not steps._diagonal(sparse).any()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 40])
@@ -144,7 +206,9 @@ def test_missing_entries_are_the_largest_beyond_the_bound(rows, most, monkeypatc
         for j in np.argsort(-excess[i])[:most]
         if excess[i, j] > 0.3 and not inside[i, j]
     }
-    i, j, k = steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 0.3, most)
+    given = Blocks(torch.from_numpy(C))
+    i, j, k = steps._missing(given, known, a, b, 0.3, most)
+    assert given.largest <= rows * n
     assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
     np.testing.assert_array_equal(k, np.abs(C)[i, j])
     assert steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 9.0, 1) is None
@@ -177,8 +241,14 @@ def test_a_newton_step_solves_the_system():
     )
 
 
-@pytest.mark.parametrize(("step", "taken"), [(0.5, 0.5), (6.0, 3.0), (19.0, 4.75), (-1.0, 0.0)])
-def test_a_step_is_halved_until_the_dual_falls(step, taken):
+STEPS = [(0.5, 0.5), (6.0, 3.0), (19.0, 4.75), (-1.0, 0.0)]
+STEPS += [(2000.0, 2000.0 / 512), (4000.0, 0.0)]  # nine times at most
+# enough is a ten thousandth of what the slope of 9 promises
+STEPS += [(5.0, 2.5), (4.994, 4.994), (2 * 4.994, 4.994), (4.9965, 2.49825)]
+
+
+@pytest.mark.parametrize(("step", "taken"), STEPS)
+def test_a_step_is_halved_until_the_dual_falls_enough(step, taken):
     """One entry 1, eta = 0.1: the dual a + b + (1 - a - b)_+^2 / 0.2 is 5 at 0, and a beyond 1."""
     one, zero = np.array([1.0]), np.array([0])
     at = np.zeros(1)
@@ -231,52 +301,3 @@ def test_what_does_not_converge_is_said(monkeypatch):
 def test_bad_parameters_are_refused(options):
     with pytest.raises(InputError, match="must be a positive number"):
         DoublyStochastic(**options)
-
-
-@pytest.mark.parametrize("weights", [(1.0, 0.3, 0.0), (0.3, 0.2, 0.05)])
-def test_the_joint_problem_ends_at_its_minimum(weights):
-    """Against sequential quadratic programming over P, Q and A together."""
-    e1, e2, e3 = weights
-    random = np.random.default_rng(0)
-    n = 5
-    Z = random.normal(size=(n, 3))
-    off = ~np.eye(n, dtype=bool)
-    m = off.sum()
-
-    def parts(x):
-        P, Q = np.zeros((2, n, n))
-        P[off], Q[off] = x[:m], x[m : 2 * m]
-        return P, Q, x[2 * m :].reshape(n, n)
-
-    def objective(P, Q, A):
-        W = P + Q
-        fit = np.square(Z - (P - Q) @ Z).sum()
-        return 0.5 * fit + 0.5 * e1 * np.square(W - e2 * A).sum() + e3 * W.sum()
-
-    def gradient(x):
-        P, Q, A = parts(x)
-        R, D = ((P - Q) @ Z - Z) @ Z.T, e1 * (P + Q - e2 * A)
-        return np.concatenate([(R + D + e3)[off], (D - R + e3)[off], -e2 * D.ravel()])
-
-    def sums(x):
-        A = parts(x)[2]
-        return np.concatenate([A.sum(axis=0), A.sum(axis=1)[:-1]]) - 1.0
-
-    best = minimize(
-        lambda x: objective(*parts(x)),
-        np.concatenate([np.zeros(2 * m), np.full(n * n, 1.0 / n)]),
-        jac=gradient,
-        bounds=[(0.0, None)] * (2 * m + n * n),
-        constraints=[{"type": "eq", "fun": sums}],
-        method="SLSQP",
-        options={"ftol": 1e-15, "maxiter": 2000},
-    )
-    project = NearestDoublyStochastic(1e-12)
-    found = joint_affinity(torch.from_numpy(Z), e1, e2, e3, project, tol=1e-9, max_iter=20000)
-    assert found.converged
-    C, W = found.expression.numpy(), found.magnitudes.numpy()
-    A = found.coefficients.toarray()
-    value = objective(0.5 * (W + C), 0.5 * (W - C), A)
-    assert value == pytest.approx(best.fun, abs=1e-9)
-    np.testing.assert_allclose(A, parts(best.x)[2], atol=1e-5)
-    assert (np.abs(C) - 1e-12 <= W).all()

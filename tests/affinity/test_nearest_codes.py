@@ -51,8 +51,20 @@ def test_it_is_the_published_graph(make, k, n_nonzero):
 def test_blocks_of_rows_change_nothing(monkeypatch):
     C = random_codes()
     whole = NearestCodes()(sparse(C), 2).toarray()
-    monkeypatch.setattr(nearest_codes, "BLOCK", 7 * len(C))
-    np.testing.assert_array_equal(NearestCodes()(sparse(C), 2).toarray(), whole)
+    for block in (7 * len(C), 1):
+        monkeypatch.setattr(nearest_codes, "BLOCK", block)
+        np.testing.assert_array_equal(NearestCodes()(sparse(C), 2).toarray(), whole)
+
+
+@pytest.mark.parametrize(("k", "least"), [(1, [5, 5, 5, 2]), (2, [3, 3, 3, 1]), (3, [1, 1, 1, 0])])
+def test_few_cosines_are_sorted(k, least):
+    """Those from the k-th largest of a row on, equal ones counted once; an empty row has none."""
+    row, values = np.array([0, 0, 0, 2, 2]), np.array([1.0, 5.0, 3.0, 2.0, 1.0])
+    expected = np.array([*least, least[-1]], dtype=float)
+    np.testing.assert_array_equal(nearest_codes._thresholds(row, values, k), expected)
+    row, values = np.array([0, 0, 0, 0, 2, 2]), np.array([5.0, 1.0, 5.0, 3.0, 2.0, 1.0])
+    expected = np.array([least[0], *expected])
+    np.testing.assert_array_equal(nearest_codes._thresholds(row, values, k), expected)
 
 
 def test_the_scale_of_a_code_does_not_count():

@@ -145,6 +145,7 @@ def test_labels_of_any_kind():
     [
         ([0, 1], [0, 1, 1], "y_true has 2 labels and y_pred 3"),
         ([], [], "empty"),
+        (None, [0, 1], "y_true is None"),
         ([0, 1], [0.0, np.nan], "NaN"),
         (np.zeros((2, 2)), [0, 1], "one-dimensional"),
         ([[1], [2, 3]], [0, 1], "one-dimensional"),

@@ -113,6 +113,13 @@ def test_duplicate_entries_are_added_before_their_magnitude_is_taken():
     assert csr.nnz == 5  # and the caller's matrix is as it was
 
 
+def test_a_stored_zero_is_no_link():
+    A = sp.csr_array(np.kron(np.eye(2), np.ones((2, 2))) + 5.0 * np.fliplr(np.eye(4)))
+    assert connectivity(A, np.zeros(4)).minimum == pytest.approx(1 / 3)
+    A.data[A.data == 5.0] = 0.0
+    assert connectivity(A, np.zeros(4)).minimum == 0.0
+
+
 def test_only_single_points_give_nan():
     result = connectivity(np.ones((2, 2)), [0, 1])
     assert np.isnan(result.minimum)

@@ -77,6 +77,7 @@ SKIPPED = {
     "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory": ESTIMATE,
     "self_expression/sparse.py:sparse_self_expression_memory": ESTIMATE,
     "affinity/doubly_stochastic.py:BLOCK": BLOCKS,
+    "affinity/nearest_codes.py:BLOCK": BLOCKS,
     "neighbours/approximate.py:_TILE_BYTES": BLOCKS,
     "neighbours/exact.py:_TILE_BYTES": BLOCKS,
     "neighbours/exact.py:_GATHER_BYTES": BLOCKS,

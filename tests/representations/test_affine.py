@@ -13,6 +13,7 @@ from dcfsc.representations.affine import (
     MISSED,
     OUTSIDE,
     AffineSubspaces,
+    _small,
     coding_length,
     missed,
     outside,
@@ -124,7 +125,12 @@ def test_shares_of_the_variance_against_numpy():
     group = torch.from_numpy(
         np.concatenate([np.diag([4.0, 3.0, 2.0, 1.0]), -np.diag([4.0, 3, 2, 1])])
     )
-    assert outside_of_flats(group, np.zeros(8, dtype=int)) == pytest.approx(1 / 30)
+    for scale in (1.0, 1e-3):
+        left = outside_of_flats(scale * group, np.zeros(8, dtype=int))
+        assert left == pytest.approx(1 / 30)
+        assert outside(scale * group, 3) == pytest.approx(1 / 30)
+        torch.testing.assert_close(_small(scale * group.float()), group / 4.0)
+    assert not _small(torch.zeros(2, 3)).any()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Which representation is taken: the one that is named, or the most stable one."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -104,7 +106,8 @@ def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
     assert list(auto.stability_) == ["given", "metric-twice", "reversed"]
 
 
-def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch):
+def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "dcfsc.stage")
     Z = torch.nn.functional.normalize(torch.randn(90, 12, generator=torch.Generator()))
     scores = {"given": 0.5, "metric-twice": 0.6}
     for winner in range(2):
@@ -112,6 +115,7 @@ def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch):
         chosen, _, told = choose(create("auto", VECTORS), Z, VECTORS)
         assert (chosen.name, told) == (list(scores)[winner], scores)
     assert chosen.T.shape == (12, 12)
+    assert caplog.messages[0] == "fitting the representation metric-twice"
 
 
 def test_images_prefer_scattering_and_other_samples_themselves():

@@ -51,6 +51,17 @@ def test_a_sparse_matrix_gives_what_the_dense_one_does():
         np.testing.assert_array_equal(sparse.predict(kind(X)), dense.predict(X))
 
 
+def test_a_tenth_may_be_other_than_zero_and_a_hundred_features_are_enough():
+    X = torch.zeros(10, 100)
+    X[:, :10] = 2.0
+    model = Counts(Setting((100,), 2))
+    assert model.suits(X)
+    X[0, 10] = 1.0
+    assert not model.suits(X)
+    assert Counts.considered(Setting((100,), 2))
+    assert not Counts.considered(Setting((99,), 2))
+
+
 @pytest.mark.parametrize(
     ("what", "X"),
     [

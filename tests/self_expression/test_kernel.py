@@ -49,6 +49,30 @@ def test_default_rbf_width_is_free_of_scale() -> None:
     Z = gaussian(10, 4, seed=1)
     torch.testing.assert_close(kernel_matrix(Z, "rbf"), kernel_matrix(255 * Z, "rbf"))
     assert torch.equal(kernel_matrix(torch.ones(3, 2), "rbf"), torch.ones(3, 3))
+    width = 1.0 / (4 * np.var(Z.numpy()))
+    np.testing.assert_allclose(kernel_matrix(Z, "rbf"), rbf_kernel(Z.numpy(), gamma=width))
+
+
+def test_the_default_is_a_polynomial_of_second_degree_with_a_constant_of_one() -> None:
+    Z = gaussian(10, 4, seed=1)
+    np.testing.assert_allclose(kernel_matrix(Z), (Z.numpy() @ Z.numpy().T + 1.0) ** 2)
+
+
+def test_there_are_two_hundred_steps_unless_said() -> None:
+    found = kernel_sparse_self_expression(kernel_matrix(gaussian(12, 4, seed=3)), tol=1e-300)
+    assert (found.n_iter, found.converged) == (200, False)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_round_off_between_samples_does_not_set_the_weight(scale: float) -> None:
+    """Two copies, and a sample that is orthogonal but for round-off."""
+    K = torch.eye(3, dtype=torch.float64)
+    K[0, 1] = K[1, 0] = 0.5
+    K[0, 2] = K[2, 0] = 1e-17
+    clean = torch.where(K < 1e-16, 0.0, K)
+    one, other = (kernel_sparse_self_expression(scale * k, tol=1e-8) for k in (K, clean))
+    torch.testing.assert_close(one.coefficients, other.coefficients, rtol=0, atol=1e-12)
+    assert one.objective == pytest.approx(other.objective)
 
 
 def test_rbf_keeps_close_samples_apart_in_single_precision() -> None:

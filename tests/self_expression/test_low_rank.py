@@ -213,6 +213,7 @@ def test_lrr_without_errors_is_the_projector_and_has_no_wrong_edge():
     exact = low_rank_representation(Z, math.inf)
     assert exact.rank == 9
     assert exact.objective == pytest.approx(9)
+    assert (exact.gap, exact.n_iter, exact.residual, exact.converged) == (0.0, 0, 0.0, True)
     torch.testing.assert_close(exact.coefficients, V @ V.T)
     assert wrong_edges(exact.coefficients, labels) < 1e-10
     for method in ("admm", "alm"):
@@ -364,6 +365,19 @@ def test_polynomial_shrinkage_is_the_global_minimum_over_a_fine_grid(x, log_a):
     assert defect < 1e-12
     assert float(value) <= float(values.min()) * (1 + 1e-12) + 1e-300
     assert 0 <= float(u) <= x
+
+
+@pytest.mark.parametrize("a", [0.05, 0.5, 1.5, 2.9])
+def test_polynomial_shrinkage_jumps_where_both_cost_the_same(a):
+    """The better of the two stationary points, at every x around the jump."""
+    x = torch.linspace(0.5, 6.0 / a**0.5, 500, dtype=torch.float64)
+    u, _, _ = _polynomial_shrinkage(x, a)
+    grid = x[:, None] * torch.linspace(0, 1, 4001, dtype=torch.float64)
+    values = a / 2 * (x[:, None] - grid).square() + _code_price(grid)
+    value = a / 2 * (x - u).square() + _code_price(u)
+    assert (value <= values.amin(dim=1) * (1 + 1e-12)).all()
+    assert (u > 1).any()
+    assert (u < 1).any()
 
 
 @settings(max_examples=30, deadline=None)

@@ -81,6 +81,15 @@ def test_zero_rows_have_no_neighbours_of_weight():
     assert (values[3] == 0).all()
 
 
+def test_a_leverage_of_one_leaves_finite_coefficients():
+    """Orthogonal samples with hardly any ridge: leverages of one, but for rounding."""
+    operator = OrbitForm([lambda: torch.eye(4, dtype=torch.float64)], 1e-14)
+    torch.testing.assert_close(
+        operator.leverage, torch.full((4,), 1.0 - 1e-9, dtype=torch.float64), rtol=0, atol=0
+    )
+    assert not operator.rows(0, 4).any()
+
+
 def test_merging_keeps_the_larger_of_a_repeated_column():
     values = torch.tensor([[0.9, 0.5, 0.7, 0.6]])
     indices = torch.tensor([[4, 2, 2, 8]])

@@ -16,7 +16,7 @@ from dcfsc.self_expression.sparse import (
     sparse_self_expression,
     sparse_self_expression_memory,
 )
-from dcfsc.self_expression.sparse_admm import sparse_product
+from dcfsc.self_expression.sparse_admm import HatFactor, _relative, sparse_product
 
 
 def gaussian(n: int, d: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -332,6 +332,50 @@ def test_sparse_product_is_the_product(density: float) -> None:
     C[4] = 0
     F = gaussian(40, 5, seed=16)
     torch.testing.assert_close(sparse_product(C, F), C @ F)
+    assert sparse_product(C, F[:, :0]).shape == (17, 0)
+
+
+def test_a_defect_is_relative_to_the_rest_of_a_sample_but_no_less_than_a_hundredth_of_it() -> None:
+    rows = torch.tensor([[30.0, 40.0], [3.0, 4.0]], dtype=torch.float64)
+    defect = torch.tensor([[0.6, 0.8], [0.0, 0.0]], dtype=torch.float64)
+    for rest, expected in ((rows, 1 / 50), (0.02 * rows, 1.0), (0.0 * rows, 2.0)):
+        assert _relative(defect, rest, rows) == pytest.approx(expected)
+    assert _relative(0 * defect, 0 * rows, 0 * rows) == 0.0
+
+
+@pytest.mark.parametrize(("outliers", "most"), [(True, 150), (False, 200)])
+def test_there_are_as_many_steps_as_documented(outliers: bool, most: int) -> None:
+    found = sparse_self_expression(gaussian(12, 4, seed=31), outliers=outliers, tol=1e-300)
+    assert (found.n_iter, found.converged) == (most, False)
+
+
+def test_a_kernel_may_be_indefinite_by_round_off_of_its_largest_eigenvalue() -> None:
+    for least, accepted in ((-5e-16, True), (-1e-15, False)):  # three times the unit is 6.7e-16
+        K = torch.diag(torch.tensor([1.0, 1e-12, least], dtype=torch.float64))
+        if accepted:
+            factor = HatFactor.from_kernel(K, 1e-3, False, torch.float64)
+            torch.testing.assert_close(factor.F @ factor.F.T, K / (K + 1e-3), atol=1e-12, rtol=0)
+        else:
+            with pytest.raises(InputError, match="positive semi-definite"):
+                HatFactor.from_kernel(K, 1e-3, False, torch.float64)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("shape", [(30, 8), (12, 20)])
+def test_the_objective_is_that_of_the_coefficients(shape: tuple[int, int], affine: bool) -> None:
+    """Of an iteration that was stopped early too, where Z = C Z + E does not hold yet."""
+    Z = gaussian(*shape, seed=30)
+    for max_iter in (3, 400):
+        found = sparse_self_expression(Z, affine=affine, gamma=0.7, max_iter=max_iter)
+        C = found.coefficients
+        value = C.abs().sum() + 0.7 * (Z - C @ Z).abs().sum()
+        assert found.objective == pytest.approx(float(value))
+        found = sparse_self_expression(
+            Z, 5.0, affine=affine, outliers=False, weight=2.5, max_iter=max_iter
+        )
+        C = found.coefficients
+        value = C.abs().sum() + 2.5 / 2 * (Z - C @ Z).square().sum()
+        assert found.objective == pytest.approx(float(value))
 
 
 def test_input_is_left_alone() -> None:

@@ -15,6 +15,7 @@ from dcfsc.self_expression import (
     ExplicitCoefficients,
     FeatureForm,
     LambdaPath,
+    OrbitForm,
     RidgeFactor,
     SampleForm,
     SparseCoefficients,
@@ -124,6 +125,25 @@ def test_several_operators_answer_by_the_first_and_code_by_the_last():
         plain.ranks_by_cosine,
     ]
     assert closed.ranks_by_cosine != plain.ranks_by_cosine
+    assert Combined(plain, cosine).codes_samples
+    assert not Combined(cosine, plain).codes_samples
+    # one set of directions is known where there is one view alone
+    assert cosine.directions is Z
+    assert CosineForm(Z, Z.flip(0)).directions is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "divisible"),
+    [
+        (lambda Z: solve(Z, 0.3, form="features"), True),
+        (lambda Z: solve(Z, 0.3, form="samples"), False),
+        (CosineForm, True),
+        (lambda Z: OrbitForm([lambda: Z], 0.3), True),
+        (lambda Z: ExplicitCoefficients(Z @ Z.T), False),
+    ],
+)
+def test_what_works_where_samples_are_divided(operator, divisible):
+    assert operator(matrix(8, 5)).is_divisible == divisible
 
 
 def test_chunks_hold_as_many_rows_as_fit(monkeypatch):

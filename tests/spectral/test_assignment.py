@@ -71,6 +71,28 @@ def test_partition_is_scikit_learns(method, weighted, ring_of_clusters):
             assert same_partition(ours.labels, theirs)
 
 
+@pytest.mark.parametrize("method", ["kmeans", "cluster_qr", "discretize", "filtered"])
+@pytest.mark.parametrize("rows", ["auto", "unit", "random_walk", "plain"])
+def test_the_rows_that_are_grouped_are_those_of_the_documentation(method, rows, embedding):
+    """k-means sees all six eigenvectors, cluster_qr and discretize as many as clusters."""
+    E = replace(embedding[0], degrees=np.linspace(1.0, 9.0, 240), tau=0.5)
+    V, walk = E.vectors, E.vectors / np.sqrt(np.linspace(1.5, 9.5, 240))[:, None]
+    columns = 6 if method in ("kmeans", "filtered") else 4
+    if method == "discretize":
+        expected = walk[:, :4] / np.linalg.norm(walk[:, :4], axis=0)
+    elif method == "filtered":
+        gaps = 1.0 - E.values
+        expected = V * gaps[3] / (gaps[3] + gaps)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    elif rows == "random_walk":
+        expected = walk[:, :columns]
+    elif rows == "unit" or (rows == "auto" and method == "kmeans"):
+        expected = V[:, :columns] / np.linalg.norm(V[:, :columns], axis=1, keepdims=True)
+    else:
+        expected = V[:, :columns]
+    np.testing.assert_allclose(assignment._rows(E, 4, method, rows), expected, rtol=1e-12)
+
+
 def test_discretize_depends_on_the_columns_lengths_alone(embedding):
     # The scaling that enters through scikit-learn's division by the degrees.
     V, _ = embedding

@@ -77,6 +77,18 @@ def test_a_solver_that_does_not_apply_says_so(name):
     assert SOLVERS[name](S, 5, 1e-9, start(5)) is None
 
 
+@pytest.mark.parametrize(("k", "least"), [(2, 18), (18, 66), (20, 75)])
+def test_a_block_has_room_for_three_of_itself(k, least):
+    """A block is a quarter wider than k, and by four vectors at least."""
+    A = np.random.default_rng(0).random((least, least))
+    for n in (least - 1, least):
+        S = read_affinity(A[:n, :n] + A[:n, :n].T).normalized(0.0)
+        pairs = SOLVERS["block"](S, k, 1e-9, start(n))
+        assert (pairs is not None) == (n == least)
+    np.testing.assert_allclose(pairs[0], reference(S, k)[0], atol=1e-9)
+    assert residual(S, *pairs) <= 1e-9
+
+
 def test_the_start_fixes_the_result(ring_of_clusters):
     A, _ = ring_of_clusters(N, K)
     S = read_affinity(A).normalized(0.0)

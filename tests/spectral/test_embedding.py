@@ -327,6 +327,8 @@ def test_eigengap_by_hand_and_its_errors():
     assert [K for K, _ in eigengap([1.0, 0.5, 0.4], minimum=0)] == [1, 2]
     assert [K for K, _ in eigengap([1.0, 0.75, 0.5, 0.25], minimum=1)] == [1, 2, 3]  # all alike
     assert [K for K, _ in eigengap([1.0, 0.5, 0.5 + 1e-9])] == [2]  # rounding is no rise
+    with pytest.raises(InputError, match="descending"):
+        eigengap([1.0, 0.5, 0.5 + 1.5e-8])
 
 
 def strays(sizes, isolated, k):

@@ -240,15 +240,33 @@ def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
     assert improve(V, start, tolerance(V)) is start
 
 
-@pytest.mark.parametrize("K", [3, 5, 12])
+DEFAULTS = (exchange.SPLITS, exchange.PAIRS, exchange.TRIES)
+
+
+@pytest.mark.parametrize(
+    ("K", "limits"),
+    [
+        (3, DEFAULTS),
+        (5, DEFAULTS),
+        (12, DEFAULTS),
+        (12, (2, 1, 300)),
+        (12, (4, 2, 300)),
+        (24, (1, 4, 1)),
+        (24, (1, 1, 5)),
+    ],
+)
 @pytest.mark.parametrize("seed", range(4))
-def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
+def test_exchanges_are_those_of_brute_force(
+    K: int, limits: tuple[int, int, int], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those that touch clusters of their own come first, then the others, by what they promise."""
+    for name, limit in zip(("SPLITS", "PAIRS", "TRIES"), limits, strict=True):
+        monkeypatch.setattr(exchange, name, limit)
     random = np.random.RandomState(seed)
     gains = random.lognormal(size=K)
     losses = np.full((K, K), np.inf)
     losses[np.triu_indices(K, 1)] = random.lognormal(size=K * (K - 1) // 2)
-    best = np.argsort(-gains)[: exchange.SPLITS]
+    best = np.argsort(-gains)[: max(exchange.SPLITS, K // 4)]
     cheap = np.sort(losses.ravel())[min(K * (K - 1) // 2, exchange.PAIRS * K) - 1]
     promise = {
         (int(s), a, b): gains[s] - losses[a, b]
@@ -262,8 +280,10 @@ def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
     for e in ranked:
         if not any(set(e) & set(other) for other in expected):
             expected.append(e)
-    expected += [e for e in ranked if e not in expected]
-    assert promising(gains, losses, always) == expected[: exchange.TRIES]
+    expected = expected[: max(exchange.TRIES, K // 8)]
+    others = [e for e in ranked if e not in expected]
+    expected += others[: max(exchange.TRIES - len(expected), 0)]
+    assert promising(gains, losses, always) == expected
     asked = []
 
     def not_the_first(e: exchange.Exchange, promised: float) -> bool:
@@ -273,6 +293,18 @@ def test_exchanges_are_those_of_brute_force(K: int, seed: int) -> None:
     if ranked:
         assert ranked[0] not in promising(gains, losses, not_the_first)
         assert asked[0] == (ranked[0], pytest.approx(promise[ranked[0]]))
+
+
+def test_an_exchange_is_tried_once_for_what_it_promises() -> None:
+    V, y = blobs(np.random.RandomState(3).standard_normal((4, 2)), 9)
+    search = Search(V, Partitions.of(V[None], torch.from_numpy(y)[None], 4), tolerance(V))
+    first, second = search._new(0), search._new(1)
+    assert first((0, 1, 2), 0.5)
+    assert not first((0, 1, 2), 0.5)
+    assert not search._new(0)((0, 1, 2), 0.5 + 1e-12)  # the same but for rounding
+    assert first((0, 1, 2), 0.6)
+    assert first((0, 1, 3), 0.5)
+    assert second((0, 1, 2), 0.5)  # another partition
 
 
 def test_an_empty_cluster_is_joined_at_no_cost() -> None:

@@ -196,10 +196,11 @@ def test_every_empty_cluster_gets_a_row_of_its_own():
 
 
 @pytest.mark.parametrize(("apart", "merged"), [(0.75e-9, True), (1.5e-9, False)])
-def test_centres_are_the_same_by_the_rows_length(apart, merged):
-    V = torch.full((4, 4), 0.5)  # rows of length 1
-    centres = torch.full((1, 3, 4), 0.5, dtype=torch.float64)
-    centres[0, 2, 0] += apart
+@pytest.mark.parametrize("length", [0.125, 1.0, 8.0])
+def test_centres_are_the_same_by_the_rows_length(length, apart, merged):
+    V = torch.full((4, 4), 0.5 * length)  # rows of length 1, times another
+    centres = torch.full((1, 3, 4), 0.5 * length, dtype=torch.float64)
+    centres[0, 2, 0] += apart * length
     centres[0, 1] = -3.0
     found = descent.Partitions(
         torch.tensor([[2, 0, 1, 2]]), centres, torch.ones((1, 3), dtype=torch.float64)
@@ -217,6 +218,15 @@ def test_as_low_as_scikit_learns(exchange):
         theirs = KMeans(10, n_init=5, random_state=seed).fit(V).labels_
         ratios.append(inertia(V, ours) / inertia(V, theirs))
     assert np.mean(ratios) < (0.995 if exchange else 1.005)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_centred_rows_are_single_and_sum_to_zero(dtype):
+    V = torch.from_numpy(np.random.default_rng(0).normal(2.0, size=(50, 3))).to(dtype)
+    expected = V.double().numpy() - V.double().numpy().mean(axis=0)
+    centred = kmeans.centred(V)
+    assert centred.dtype == torch.float32
+    np.testing.assert_allclose(centred, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("exchange", [False, True])

@@ -50,6 +50,16 @@ def test_before_the_first_lesson_a_sample_is_its_own_partner():
     assert torch.equal(lessons.partner_of(rows, torch.rand(5)), rows)
 
 
+def test_a_number_beyond_all_shares_takes_the_last_partner():
+    """Shares are rounded, and may add up to a little less than one."""
+    lessons = Lessons(5, torch.device("cpu"), k=2)
+    lessons.learn(GRAPH, LABELS)
+    lessons.shares.copy_(torch.tensor([0.25, 0.5, 0.75]))
+    rows = torch.tensor([0, 0, 0, 0, 1])
+    uniform = torch.tensor([0.24, 0.25, 0.5, 0.9, 0.9])
+    assert lessons.partner_of(rows, uniform).tolist() == [0, 1, 3, 3, 2]
+
+
 def test_the_first_lesson_sets_no_targets_and_a_later_one_those_that_agree_with_it():
     lessons = Lessons(5, torch.device("cpu"))
     lessons.learn(GRAPH, LABELS)
@@ -84,6 +94,15 @@ def test_a_cluster_that_the_others_do_not_have_keeps_its_labels_where_it_may():
     others = np.array([0, 0, 0, 2, 1, 1, 1, 1, 1])
     assert agreed(labels, others).tolist() == [0, 0, 0, -1, 1, 1, 1, -1, -1]
     assert agreed(labels, others, 0.5).tolist() == [0, 0, 0, -1, 1, 1, 1, 2, 2]
+    # three of four agree in cluster 0, all of the three in cluster 1, none of the two in cluster 2
+    assert agreed(labels, others, 0.75).tolist() == [0, 0, 0, -1, 1, 1, 1, 2, 2]
+    assert agreed(labels, others, 0.76).tolist() == labels.tolist()
+
+
+def test_clusterings_of_unlike_numbers_of_clusters_are_compared():
+    few, many = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 2, 0, 3])
+    assert agreed(few, many).tolist() in ([0, 0, -1, 1, -1], [0, 0, -1, -1, 1])
+    assert agreed(many, few).tolist() in ([4, 4, -1, 0, -1], [4, 4, -1, -1, 3])
 
 
 def test_lessons_survive_a_state_dict():

@@ -116,6 +116,12 @@ def test_the_learning_rate_goes_through_one_cycle():
     assert all(np.diff(rates[top + 1 :]) < 0)
     assert 0 < rates[-1] < 0.01
     assert math.isfinite(Schedule(1).rate(0))
+    # up from step 0 in the first 15 per cent, which is 15 steps, and down over the other 85
+    assert rates[0] == pytest.approx(1 - math.cos(math.pi / 16))
+    assert rates[14] == pytest.approx(1 - math.cos(math.pi * 15 / 16))
+    assert rates[15] == pytest.approx(2.0)
+    assert rates[49] == pytest.approx(1 + math.cos(math.pi * 34 / 85))
+    assert rates[99] == pytest.approx(1 + math.cos(math.pi * 84 / 85))
 
 
 def test_features_of_a_sample_do_not_depend_on_its_company():

@@ -127,7 +127,7 @@ class _Entries:
 def _first_entries(operator: Operator) -> _Entries:
     """The largest magnitudes of each row, and the diagonal."""
     n = operator.n
-    values, columns = operator.topk(min(START, n - 1))
+    values, columns = operator.topk(START)
     i = np.repeat(np.arange(n), columns.shape[1])
     return _Entries(
         np.concatenate([i, np.arange(n)]),

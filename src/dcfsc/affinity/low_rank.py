@@ -42,9 +42,9 @@ class LowRank:
 
     def __call__(self, operator: Operator, n_clusters: int) -> Tensor:
         C = keep_energy(operator.dense(), self.share)
-        rank = max(1, min(self.dim * n_clusters + 1, C.shape[0] - 1))
+        rank = max(1, min(self.dim * n_clusters + 1, operator.n - 1))
         C = 0.5 * (C + C.mT)
-        if C.shape[0] <= self.double_below:
+        if operator.n <= self.double_below:
             C = C.to(torch.float64)
         rows = principal_rows(C, rank)
         A = (rows @ rows.mT).clamp_min_(0.0)

@@ -64,7 +64,7 @@ class NearestCodes:
 def unit_codes(operator: Operator, n_nonzero: int) -> sp.csr_array:
     """The largest coefficients of each sample on others (N, N), rows of unit length or zero."""
     n = operator.n
-    values, columns = operator.topk(min(n_nonzero, n - 1))
+    values, columns = operator.topk(n_nonzero)
     columns = columns.cpu()
     own = columns == torch.arange(n)[:, None]
     codes = values.detach().cpu().to(torch.float64).masked_fill(own, 0.0).numpy()
@@ -100,8 +100,6 @@ def _nearest(codes: sp.csr_array, k: int) -> Iterator[tuple[np.ndarray, np.ndarr
 
 def _thresholds(row: np.ndarray, values: np.ndarray, k: int) -> np.ndarray:
     """For each positive value, in sorted rows, what the k largest of its row do not fall below."""
-    if not len(values):
-        return values
     first = np.flatnonzero(np.diff(row, prepend=-1))
     which = np.repeat(np.arange(len(first)), np.diff(first, append=len(row)))
     left = values

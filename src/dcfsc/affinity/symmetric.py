@@ -46,21 +46,19 @@ class Symmetric:
         A.setdiag(0.0)
         if self.scale:
             largest = A.max(axis=1).toarray().ravel()
-            A = sp.diags_array(1.0 / np.where(largest > 0, largest, 1.0)) @ A
-        A = sp.csr_array(A + A.T)
-        A.eliminate_zeros()
-        return A
+            scale = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0)
+            A = sp.diags_array(scale) @ A
+        return sp.csr_array(A + A.T)  # a sum has no entries that are zero
 
 
 def _keep_energy(A: sp.csr_array, share: float) -> sp.csr_array:
     """Per row keep the largest entries up to the one that passes ``share`` of the row's sum."""
     if share >= 1.0:
         return A
-    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    row = A.tocoo().coords[0]
     order = np.lexsort((-A.data, row))
     reached = np.cumsum(A.data[order], dtype=np.float64)
-    start = np.concatenate([[0.0], reached])[A.indptr[:-1]]
-    total = np.concatenate([[0.0], reached])[A.indptr[1:]] - start
-    before = reached - A.data[order] - start[row]
-    kept = order[before <= share * total[row]]
+    ends = np.concatenate([[0.0], reached])[A.indptr]
+    before = reached - A.data[order] - ends[row]
+    kept = order[before <= share * np.diff(ends)[row]]
     return sp.csr_array((A.data[kept], (row[kept], A.indices[kept])), shape=A.shape)

@@ -83,7 +83,8 @@ class TopK:
                 break
             k *= 2
             logger.info("the graph has %d pieces, more than clusters: k grows to %d", pieces, k)
-            if k > lists[0][0].shape[1]:
+            magnitudes, _ = lists[0]
+            if k > magnitudes.shape[1]:
                 wanted = 2 * k if k < largest else k
                 lists = [self._neighbours(part, wanted) for part in operator.parts]
             A = self._graphs(operator, lists, k)
@@ -163,13 +164,11 @@ def sparse_symmetric(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
     if weights.device.type != "cpu":
         return _sparse_symmetric_by_sorting(weights, columns, n)
     k = columns.shape[1]
-    kind = np.int32 if n * k < 2**31 - 1 else np.int64
+    kind = sp.get_index_dtype(maxval=n * k)
     pointers = np.arange(0, n * k + 1, k, dtype=kind)
     data = weights.numpy().ravel()
     W = sp.csr_array((data, columns.numpy().ravel().astype(kind), pointers), shape=(n, n))
-    A = sp.csr_array(W + W.T)
-    A.eliminate_zeros()
-    return A
+    return sp.csr_array(W + W.T)  # a sum has no entries that are zero
 
 
 def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
@@ -181,8 +180,8 @@ def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp
     # No place has more than two terms, so the order of the additions does not matter.
     values = weights.new_zeros(len(place)).index_add_(0, slot, weights.flatten().repeat(2)[order])
     place, values = place[values > 0], values[values > 0]
-    kind = np.int32 if max(n, len(place)) < 2**31 - 1 else np.int64
     pointers = torch.searchsorted(place, torch.arange(n + 1, device=place.device) * n)
+    kind = sp.get_index_dtype(maxval=max(n, len(place)))
     A = sp.csr_array(
         (
             values.cpu().numpy(),
@@ -198,4 +197,4 @@ def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp
 def count_components(A: sp.csr_array) -> int:
     """The number of pieces that a symmetric graph is in."""
     # A is symmetric, so its strong components are its components, found without a transpose.
-    return connected_components(A, directed=True, connection="strong", return_labels=False)
+    return connected_components(A, connection="strong", return_labels=False)

@@ -7,6 +7,8 @@ problem, solved by the Hungarian method. Accuracy is that maximum over N.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -83,7 +85,7 @@ def best_map(y_true: ArrayLike | None, y_pred: ArrayLike) -> np.ndarray:
     (classes, _), (clusters, pred) = _coded(y_true, y_pred)
     rows, columns = linear_sum_assignment(confusion(y_true, y_pred), maximize=True)
     partner = dict(zip(columns.tolist(), rows.tolist(), strict=True))
-    spare = iter(_spare_names(classes, len(clusters) - len(partner)))
+    spare = _spare_names(classes)
     names: list[Any] = [
         classes[partner[b]] if b in partner else next(spare) for b in range(len(clusters))
     ]
@@ -102,12 +104,12 @@ def score(y_true: ArrayLike | None, y_pred: ArrayLike) -> dict[str, float]:
     }
 
 
-def _spare_names(classes: np.ndarray, count: int) -> list[Any]:
+def _spare_names(classes: np.ndarray) -> Iterator[Any]:
+    """Names that no class has, without end."""
     if classes.dtype.kind in "iuf":
-        return [int(classes.max()) + 1 + i for i in range(count)]
+        return count(int(classes.max()) + 1)
     taken = set(map(str, classes.tolist()))
-    names = (f"unmatched {i}" for i in range(1, count + len(taken) + 1))
-    return [name for name in names if name not in taken][:count]
+    return (name for i in count(1) if (name := f"unmatched {i}") not in taken)
 
 
 def label_codes(y: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ def subspace_preserving_error(C: Any, y: ArrayLike) -> float:
             own = labels == label
             outside[own] = W[np.ix_(own, ~own)].sum(axis=1)
     share = np.divide(outside, total, out=np.zeros_like(total), where=total > 0)
-    return float(100.0 * np.clip(share, 0.0, 1.0).mean())
+    return float(100.0 * np.minimum(share, 1.0).mean())
 
 
 def connectivity(A: Any, y: ArrayLike) -> Connectivity:
@@ -83,16 +83,16 @@ def _algebraic_connectivity(W: sp.csr_array) -> float:
     n = W.shape[0]
     if n == 1:
         return float("nan")
-    if connected_components(W, directed=False, return_labels=False) > 1:
+    if connected_components(W, return_labels=False) > 1:
         return 0.0
-    root = 1.0 / np.sqrt(np.asarray(W.sum(axis=1)).ravel())
-    S = W.multiply(root[:, None]).multiply(root[None, :]).tocsr()
+    root = np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+    scale = sp.diags_array(1.0 / root)
+    S = sp.csr_array(scale @ W @ scale)
     second = None
     if n > DENSE_CLASS:
         # The leading eigenvector is known, D^1/2 1: with it moved to the other end of the
         # spectrum the second becomes the first, however close the two are.
-        leading = (1.0 / root) / np.linalg.norm(1.0 / root)
-        second = _largest_without(S, leading)
+        second = _largest_without(S, root / np.linalg.norm(root))
     if second is None:
         dense = S.toarray()
         second = scipy.linalg.eigh(dense, eigvals_only=True, subset_by_index=[n - 2, n - 2])[0]
@@ -103,7 +103,6 @@ def _largest_without(S: sp.csr_array, leading: np.ndarray) -> float | None:
     """The largest eigenvalue of S but that of the eigenvector ``leading``; None if not found."""
 
     def product(x: np.ndarray) -> np.ndarray:
-        x = x.ravel()
         return S @ x - (2.0 * (leading @ x)) * leading
 
     n = len(leading)

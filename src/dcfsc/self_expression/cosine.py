@@ -17,7 +17,6 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
 from dcfsc.neighbours import largest_among, largest_inner_products, largest_over_views
 
 from .operator import Operator
@@ -56,7 +55,6 @@ class CosineForm(Operator):
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         if len(self.views) == 1:
             return largest_among(self.views[0], k)
-        k = k if distributed.active() else min(k, self.n - 1)
         return largest_over_views(self.views[0], self.views, k, diagonal=0)
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
@@ -70,7 +68,7 @@ class CosineForm(Operator):
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if len(self.views) == 1:
             return largest_inner_products(z, self.views[0], k)
-        return largest_over_views(z, self.views, min(k, self.n))
+        return largest_over_views(z, self.views, k)
 
     def __repr__(self) -> str:
         return f"CosineForm(N={self.n}, d={self.dim}, views={len(self.views)})"

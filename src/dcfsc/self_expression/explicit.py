@@ -15,7 +15,7 @@ class ExplicitCoefficients(Operator):
 
     def __init__(self, C: Tensor):
         self.C = C
-        self.n = C.shape[0]
+        self.n = len(C)
         self.dtype, self.device = C.dtype, C.device
 
     def rows(self, start: int, stop: int) -> Tensor:
@@ -57,7 +57,7 @@ class SparseCoefficients(Operator):
         taken = np.isin(others + n * np.arange(n)[:, None], stored)
         fillers = np.take_along_axis(others, np.argsort(taken, axis=1, kind="stable"), axis=1)
         counts = np.bincount(row, minlength=n)
-        place = np.clip(np.arange(k) - counts[:, None], 0, None)
+        place = np.maximum(np.arange(k) - counts[:, None], 0)
         values = np.zeros((n, k), dtype=C.dtype)
         indices = np.take_along_axis(fillers, place, axis=1)
         values[row, rank] = C.data[kept]
@@ -70,4 +70,4 @@ class SparseCoefficients(Operator):
 
 def _rows_of(C: sp.csr_array) -> np.ndarray:
     """The row of every stored entry."""
-    return np.repeat(np.arange(C.shape[0], dtype=np.int64), np.diff(C.indptr))
+    return C.tocoo().coords[0].astype(np.int64)

@@ -88,13 +88,11 @@ class OrbitForm(Operator):
         return C / (1.0 - self.leverage[start:stop]).to(C.dtype)[:, None]
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        k = k if distributed.active() else min(k, self.n - 1)
         values, indices = largest_over_views(self.Y, self._whitened_views(), k, diagonal=0)
         return values / (1.0 - self.leverage).to(values.dtype)[:, None], indices
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest max_a |y_i . y_ja| / (|y_i| |y_ja|) of each row: values, indices (N, k)."""
-        k = k if distributed.active() else min(k, self.n - 1)
         views = (unit_rows(Y) for Y in self._whitened_views())
         return largest_over_views(unit_rows(self.Y), views, k, diagonal=0)
 
@@ -103,7 +101,7 @@ class OrbitForm(Operator):
         return best_products(self._whitened(z)[0], self._whitened_views())
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return largest_over_views(self._whitened(z)[0], self._whitened_views(), min(k, self.n))
+        return largest_over_views(self._whitened(z)[0], self._whitened_views(), k)
 
     def _whitened_views(self) -> Iterator[Tensor]:
         yield self.Y

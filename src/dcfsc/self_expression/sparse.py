@@ -162,7 +162,6 @@ def solve_by_rows(
 ) -> SparseSelfExpression:
     """Run ``program`` over blocks of rows of C and join what they leave."""
     check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
-    check_layout(layout)
     step = block_rows or n
     blocks = []
     for start in range(0, n, step):

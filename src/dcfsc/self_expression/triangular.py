@@ -15,7 +15,7 @@ def triangular_inverse(L: Tensor) -> Tensor:
 
         [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1 C^-1].
     """
-    d = L.shape[0]
+    d = len(L)
     if not L.is_cuda or d <= _LEAF:
         return _by_substitution(L)
     return joined_inverse(L, _LEAF)
@@ -23,7 +23,7 @@ def triangular_inverse(L: Tensor) -> Tensor:
 
 def joined_inverse(L: Tensor, leaf: int) -> Tensor:
     """The blocked inverse with diagonal blocks of ``leaf``."""
-    d = L.shape[0]
+    d = len(L)
     inverse = torch.zeros_like(L)
     whole = d // leaf
     if whole:
@@ -46,7 +46,7 @@ def _by_substitution(L: Tensor) -> Tensor:
 
 def _join(L: Tensor, inverse: Tensor, leaf: int) -> None:
     """Fill in what lies under the diagonal blocks, in place."""
-    d = L.shape[0]
+    d = len(L)
     if d <= leaf:
         return
     half = -(-d // leaf) // 2 * leaf

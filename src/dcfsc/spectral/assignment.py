@@ -133,7 +133,7 @@ def _alternate(Xr: np.ndarray, R: np.ndarray, max_iter: int = 20) -> tuple[np.nd
     """Alternate labels and rotation from R; labels and their agreement sum(svd(X*' Xr))."""
     n, K = Xr.shape
     previous = 0.0
-    for iteration in range(max_iter + 1):
+    for _ in range(max_iter + 1):
         labels = (Xr @ R).argmax(axis=1)
         order = np.argsort(labels, kind="stable")
         present, begin = np.unique(labels[order], return_index=True)
@@ -141,7 +141,7 @@ def _alternate(Xr: np.ndarray, R: np.ndarray, max_iter: int = 20) -> tuple[np.nd
         M[present] = np.add.reduceat(Xr[order], begin, axis=0)
         rotation, agreement = _polar(M)
         # Agreement is at most n, so this is rounding of the objective 2 (n - agreement).
-        if iteration == max_iter or abs(agreement - previous) <= n * np.finfo(float).eps:
+        if abs(agreement - previous) <= n * np.finfo(float).eps:
             break
         previous, R = agreement, rotation.T
     return labels, agreement

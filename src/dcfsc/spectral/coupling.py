@@ -72,4 +72,4 @@ def cut_share(A: Any, labels: np.ndarray) -> float:
 
 def _share(between: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     less = np.minimum(first, second) + between
-    return np.where(less > 0, between / np.where(less > 0, less, 1.0), 0.0)
+    return between / np.where(less > 0, less, 1.0)

@@ -59,7 +59,7 @@ class DenseAffinity(NormalizedAffinity):
     """S held as one float64 tensor, on the CPU or a CUDA device."""
 
     def __init__(self, S: Tensor) -> None:
-        self.S, self.n, self.device = S, S.shape[0], S.device
+        self.S, self.n, self.device = S, len(S), S.device
 
     def apply(self, X: Tensor) -> Tensor:
         return self.S @ X
@@ -298,7 +298,7 @@ def inverse_root(degrees: Any) -> Any:
 def _dense_components(W: Tensor, s: Tensor) -> np.ndarray:
     """Breadth-first search over a dense W; each row is read at most once, and none after all
     points are reached, so a fully connected matrix costs a few rows."""
-    n = W.shape[0]
+    n = len(W)
     label = torch.full((n,), -1, dtype=torch.int64, device=W.device)
     current = 0
     while bool((label < 0).any()):

@@ -105,9 +105,9 @@ class Views:
             x = mean + (x - mean) * (1 + min(0.4 * s["contrast"], 0.9) * u[:, 8])
         if s["light"]:
             x = x * self._light(drawn)
-        if s["colour"] and x.shape[1] == 3:
+        if s["colour"]:
             x = self._coloured(x, u)
-        if s["noise"] and drawn.noise is not None:
+        if drawn.noise is not None:
             x = x + NOISE * s["noise"] * drawn.noise
         if s["hole"]:
             x = self._with_hole(x, drawn.uniform)
@@ -171,7 +171,7 @@ class Views:
 
     def _vectors(self, x: Tensor, drawn: Drawn) -> Tensor:
         s = self._strength
-        if s["noise"] and drawn.noise is not None:
+        if drawn.noise is not None:
             x = x + VECTOR_NOISE * s["noise"] * x.std(dim=1, keepdim=True) * drawn.noise
         if s["hole"]:
             x = torch.where(drawn.uniform < 2 * VECTOR_HOLE * s["hole"] - 1, 0.0, x)
