@@ -3,12 +3,11 @@
     DCFSC_DATA=... python benchmarks/bench_peers.py --json results/benchmarks/peers.json
     python benchmarks/bench_peers.py --data digits --json results/benchmarks/peers.json
 
-``--data`` measures some of the sets and replaces their rows in the file. Sets whose files are
-missing are left out. Every method runs in a process of its own with one seed after the other, and
-first, untimed, on 200 samples, so that nothing is compiled inside the times. For each seed all
-methods get the same samples in the same random order. ``added_mib`` is the memory that the fits
-add to the imports, the data and the untimed fit, at their peak. A method that is not finished after
-``--limit`` seconds is stopped.
+``--data`` measures some of the sets and replaces their rows in the file. Every method runs in a
+process of its own with one seed after the other, and first, untimed, on 200 samples, so that
+nothing is compiled inside the times. For each seed all methods get the same samples in the same
+random order. ``added_mib`` is the memory that the fits add to the imports, the data and the untimed
+fit, at their peak. A method that is not finished after ``--limit`` seconds is stopped.
 
 dcfsc gets images as images and nothing but K. Every other method gets the same samples flattened
 and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
@@ -27,6 +26,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,8 @@ Cluster = Callable[[np.ndarray, int, int], Any]  # samples, K, seed -> labels
 
 
 def ours(name: str, **options: Any) -> Cluster:
-    def run(X: np.ndarray, K: int, seed: int) -> Any:
-        given = {"device": "cpu", "n_clusters": K, "random_state": seed, **options}
-        return registry.create(name, **given).fit_predict(X)
-
-    return run
+    make = partial(registry.create, name, **{"device": "cpu", **options})
+    return lambda X, K, seed: make(n_clusters=K, random_state=seed).fit_predict(X)
 
 
 def scikit_learn(name: str, takes_k: bool = True, **options: Any) -> Cluster:
@@ -104,9 +101,8 @@ def one(data: str, method: str) -> dict[str, Any]:
     before, runs = peak_rss(), []
     for seed, order in zip(SEEDS, orders, strict=True):
         used = time.process_time()
-        seconds, labels = timed(lambda o=order, s=seed: cluster(X[o], K, s))
-        used = time.process_time() - used
-        labels = np.asarray(labels)
+        seconds, found = timed(lambda o=order, s=seed: cluster(X[o], K, s))
+        used, labels = time.process_time() - used, np.asarray(found)
         runs.append(
             {
                 "error": clustering_error(y[order], labels),
@@ -138,9 +134,8 @@ def main() -> None:
     for name, (X, y) in samples.load(args.data):
         row: dict[str, Any] = {"N": len(X), "K": len(np.unique(y)), "methods": {}}
         for method in TRAINED if args.trained else METHODS:
-            found = in_a_process(__file__, ["--one", name, method], args.limit)
-            print(name, method, found.get("failed", ""), file=sys.stderr, flush=True)
-            row["methods"][method] = found
+            row["methods"][method] = in_a_process(__file__, ["--one", name, method], args.limit)
+            print(name, method, row["methods"][method].get("failed", ""), file=sys.stderr)
         finish_row(args, "peers_trained" if args.trained else "peers", name, row)
 
 
