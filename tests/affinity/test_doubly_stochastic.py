@@ -55,7 +55,9 @@ def test_many_samples_meet_the_optimality_conditions(eta, density):
     """A = (K - a 1' - 1 b')_+ / eta for some a, b, over all entries, and sums of one."""
     C = coefficients(150, density=density)
     project = NearestDoublyStochastic(1e-8)
-    A = project(ExplicitCoefficients(torch.from_numpy(C)), eta).toarray()
+    A = project(ExplicitCoefficients(torch.from_numpy(C)), eta)
+    assert (A.data > 0).all()
+    A = A.toarray()
     a, b = project._dual
     expected = np.maximum(np.abs(C) - a[:, None] - b[None, :], 0.0) / eta
     np.testing.assert_allclose(A, expected, atol=1e-7)
@@ -98,13 +100,13 @@ def test_the_start_comes_from_smoother_problems(largest, smooth, monkeypatch):
     solved = []
 
     def minimise(entries, eta, a, b, tol):
-        solved.append(eta)
+        solved.append((eta, tol))
         return a + 1.0, b + 2.0, 0.0
 
     monkeypatch.setattr(steps, "_minimise", minimise)
     entries = steps._Entries(np.array([0, 1]), np.array([1, 0]), np.array([largest, 0.1]), 2)
     a, b = steps._smooth_start(entries, 1.0)
-    assert solved == smooth
+    assert solved == [(eta, 0.1) for eta in smooth]
     assert (a.tolist(), b.tolist()) == ([len(smooth)] * 2, [2.0 * len(smooth)] * 2)
 
 
@@ -293,6 +295,22 @@ def test_what_does_not_converge_is_said(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DoublyStochastic(2.0, tol=0.1)(given, 3)
+
+
+@pytest.mark.parametrize(("error", "said"), [(9e-3, False), (1.5e-2, True)])
+def test_ten_times_the_tolerance_is_too_much(error, said, monkeypatch):
+    minimise = steps._minimise
+    monkeypatch.setattr(steps, "_minimise", lambda *given: (*minimise(*given)[:2], error))
+    given = ExplicitCoefficients(torch.from_numpy(coefficients(10)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        NearestDoublyStochastic(1e-3)(given, 0.5)
+    assert len(caught) == said
+
+
+def test_the_defaults_are_those_of_the_documentation():
+    assert DoublyStochastic() == DoublyStochastic(eta=0.1, relative=True, tol=1e-6)
+    assert NearestDoublyStochastic().tol == 1e-6
 
 
 @pytest.mark.parametrize(
