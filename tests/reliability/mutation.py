@@ -365,6 +365,8 @@ def write(options: argparse.Namespace, figures: dict[str, Any], earlier: list[An
     known = [rows[folder] for folder in CORE if folder in rows]
     core = {name: sum(row[name] for row in known) for name in ("mutants", "tried", "killed")}
     core["percent"] = 100 * core["killed"] / core["tried"]
+    expected = sum(row["mutants"] * row["killed"] / row["tried"] for row in known)
+    core["percent_of_all"] = 100 * expected / core["mutants"]
     measure.write_json(options.json, measure.record_of("mutation", rows, core=core))
 
 

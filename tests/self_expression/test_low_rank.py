@@ -505,3 +505,8 @@ def test_memory_estimates_are_within_a_factor_of_two():
             norm = "l1" if name == "l1" else "l21"
             estimate = low_rank_representation_memory(n, d, dtype, norm=norm)
         assert 0.5 < estimate / peak < 2, (name, n, d, bits, estimate, peak)
+
+
+def test_a_subspace_code_is_of_a_matrix():
+    with pytest.raises(InputError, match="Z"):
+        low_rank_subspace(torch.zeros(4))

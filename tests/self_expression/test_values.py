@@ -127,6 +127,11 @@ def test_several_operators_answer_by_the_first_and_code_by_the_last():
     assert closed.ranks_by_cosine != plain.ranks_by_cosine
     assert Combined(plain, cosine).codes_samples
     assert not Combined(cosine, plain).codes_samples
+    three = Combined(closed, plain, CosineForm(Z[:, :3]))
+    assert three.codes_samples
+    expected = Z[:2, :3] @ Z[:, :3].T
+    torch.testing.assert_close(three.code(Z[:2, :3]), expected)
+    torch.testing.assert_close(three.topk_code(Z[:2, :3], 2)[0], expected.topk(2).values)
     # one set of directions is known where there is one view alone
     assert cosine.directions is Z
     assert CosineForm(Z, Z.flip(0)).directions is None

@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from dcfsc.spectral import descent, kmeans
-from dcfsc.spectral.kmeans import lloyd
+from dcfsc.spectral.kmeans import _filled, lloyd
 
 
 def blobs(n=3000, K=7, p=5, spread=0.15, seed=0):
@@ -277,3 +277,11 @@ def test_the_descent_does_not_end_earlier_far_from_the_origin():
     same, moved = lloyd(V + 8.0, V[:5] + 8.0)
     assert torch.equal(same, labels)
     torch.testing.assert_close(moved - 8.0, centres, rtol=0.0, atol=1e-9)
+
+
+def test_an_empty_cluster_moves_to_the_row_farthest_from_its_centre():
+    V = torch.tensor([[0.0], [1.0], [10.0], [11.0], [30.0]], dtype=torch.float64)
+    labels = torch.tensor([[0, 0, 1, 1, 1]])
+    found = _filled(V, descent.Partitions.of(V[None], labels, 3), 0.0)
+    assert found.labels.tolist() == [[0, 0, 1, 1, 2]]
+    assert found.centres.flatten().tolist() == [0.5, 10.5, 30.0]
