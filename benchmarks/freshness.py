@@ -36,7 +36,7 @@ from dcfsc.machine import commit
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("sources.toml")
-CITED = re.compile(r"results/[\w./+-]+\.(?:json|jsonl|csv)")
+CITED = re.compile(r"results/[\w./+-]+\.(?:jsonl?|csv)\b")
 MARK = re.compile(r"<!--\s*historical:(.*?)-->", re.DOTALL)
 UNCHECKED = ("kind", "type_comment", "returns")
 

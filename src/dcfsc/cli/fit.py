@@ -114,8 +114,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAMES|auto",
-            help="Changes that make a view, as in geometry,light=0.5: geometry, mirror, light, "
-            "contrast, colour, hole, noise.",
+            help="Changes that make a view, as in geometry,light=0.5: geometry, crop, mirror, "
+            "light, contrast, colour, hole, noise.",
             show_default="auto: chosen from the data",
         ),
     ] = None,

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
-MIB = 2**20
 
 
 def write(store: CellStore) -> list[Path]:
