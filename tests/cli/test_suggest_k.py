@@ -36,7 +36,7 @@ def test_table_has_the_candidates_and_says_how_clear_they_are(npz: Path) -> None
     result = command("suggest-k", npz, "--max-k", 9)
     assert result.exit_code == 0, result.output
     header, *rows, last = result.stdout.splitlines()
-    assert header.split() == ["K", "slope", "separation", "agreement", "gap"]
+    assert header.split() == ["K", "slope", "separation", "evenness", "agreement", "gap"]
     assert len(rows) == 8
     assert rows[0].split()[0] == "4"
     assert last.startswith("suggested: K = 4 (clear")
@@ -156,3 +156,5 @@ def test_clear_means_twice_the_next() -> None:
     assert clarity([candidate(3.0, 0.9), candidate(2.0, 0.0)]).startswith("not clear")
     assert clarity([candidate(0.1, None)]).startswith("clear")
     assert clarity([candidate(1.0, -4.0), candidate(1.0, -5.0)]).startswith("not clear")
+    even = {"slope": 1.0, "separation": 0.0, "evenness": 1.0}
+    assert clarity([even, candidate(1.0, 0.0)]).startswith("clear")

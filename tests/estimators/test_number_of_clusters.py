@@ -16,7 +16,15 @@ from dcfsc.affinity.topk import count_components
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import number_of_clusters
-from dcfsc.estimators.number_of_clusters import COUPLING_FLOOR, FLOOR, separation, slopes
+from dcfsc.estimators.number_of_clusters import (
+    COUPLING_FLOOR,
+    FLOOR,
+    SIZE_FLOOR,
+    evenness,
+    separation,
+    slopes,
+    unevenness,
+)
 from dcfsc.representations.base import Setting
 from dcfsc.representations.given import Given
 
@@ -54,10 +62,12 @@ def test_ranking_is_complete_descending_and_plain() -> None:
     found = suggest_k(X, max_k=12, random_state=0)
     assert sorted(c.k for c in found) == list(range(2, 13))
     leading = [c for c in found if c.separation is not None]
-    scores = [c.slope + c.separation for c in leading]
+    scores = [c.slope + c.separation + c.evenness for c in leading]
+    assert scores == [c.score for c in leading]
     assert scores == sorted(scores, reverse=True)
     assert list(found[: len(leading)]) == leading
-    others = [c.slope for c in found[len(leading) :]]
+    others = [c.score for c in found[len(leading) :]]
+    assert others == [c.slope for c in found[len(leading) :]]
     assert others == sorted(others, reverse=True)
     assert len(found) == 11
     assert found[0] is found.candidates[0]
@@ -135,18 +145,64 @@ def test_separation_compares_clusters_with_halves() -> None:
     assert separation(np.full((2, 2), 0.3)) == 0.0
 
 
+def test_unevenness_is_what_the_entropy_of_the_shares_lacks() -> None:
+    assert unevenness(np.array([60, 60, 60])) == pytest.approx(0.0, abs=1e-12)
+    # shares 1/3, 1/3, 1/6, 1/6: three equal classes, one of them in halves
+    entropy = 2 / 3 * np.log(3) + 1 / 3 * np.log(6)
+    assert unevenness(np.array([60, 60, 30, 30])) == pytest.approx(np.log(4) - entropy)
+    assert unevenness(np.array([10, 10, 0])) == pytest.approx(np.log(3) - np.log(2))
+
+
+def test_evenness_rewards_what_is_more_even_than_beside_it_and_blames_nothing() -> None:
+    f = SIZE_FLOOR
+    found = evenness({2: 0.3, 3: 0.0, 6: 0.1, 10: 0.05, 13: 0.07, 14: 0.04})
+    assert found == pytest.approx(
+        {
+            2: 0.0,
+            3: 3 * np.log((0.1 + f) / f),  # 2 and 6 are beside it
+            6: 0.0,
+            10: 10 * np.log((0.07 + f) / (0.05 + f)),  # 13, but neither 6 nor 14
+            13: 0.0,
+            14: 14 * np.log((0.07 + f) / (0.04 + f)),
+        }
+    )
+    assert evenness({5: 0.0}) == {5: 0.0}  # with nothing to compare
+
+
+def test_equal_sizes_decide_between_clusters_told_apart_alike() -> None:
+    mu = np.array([0.0, 0.1, 0.1, 0.2, 0.4, 0.4])  # 3 ln 2 after 3, 4 ln 2 after 4
+    sizes = {2: [60, 120], 3: [60, 60, 60], 4: [60, 60, 30, 30], 5: [60, 60, 30, 20, 10]}
+    graph = Drawn(2, 1.0 - mu, right=0, sizes=sizes)
+    found = number_of_clusters._ranked([graph], 0)  # type: ignore[list-item]
+    assert [c.k for c in found] == [3, 4, 2, 5]
+    assert max(found, key=lambda c: c.slope).k == 4
+    assert [c.separation for c in found] == [0.0] * 4
+    beside = np.log(2) + (np.log(1 / 3) + 2 * np.log(2 / 3)) / 3  # u of [60, 120], the least
+    expected = 3 * np.log((beside + SIZE_FLOOR) / SIZE_FLOOR)
+    assert found[0].evenness == pytest.approx(expected)
+    assert found[0].score == pytest.approx(3 * np.log(2) + expected)
+    assert [c.evenness for c in found[1:]] == [0.0] * 3
+
+
 class Drawn:
     """A graph of given eigenvalues, whose partition into ``right`` clusters is the best."""
 
     own = True
 
-    def __init__(self, made_for: int, values: np.ndarray, right: int):
-        self.made_for, self.values, self.right = made_for, values, right
+    def __init__(
+        self,
+        made_for: int,
+        values: np.ndarray,
+        right: int,
+        sizes: dict[int, list[int]] | None = None,
+    ):
+        self.made_for, self.values, self.right, self.sizes = made_for, values, right, sizes or {}
         self.seen: list[int] = []
 
-    def coupling(self, k: int, seed: int) -> np.ndarray:
+    def cut(self, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         self.seen.append(k)
-        return np.full((k, k), 0.1) + np.diag(np.full(k, 0.5 if k == self.right else 0.0))
+        sizes = np.array(self.sizes.get(k, np.ones(k)))
+        return sizes, np.full((k, k), 0.1) + np.diag(np.full(k, 0.5 if k == self.right else 0.0))
 
 
 def test_neighbours_of_the_leading_candidates_are_looked_at_again() -> None:
@@ -158,7 +214,7 @@ def test_neighbours_of_the_leading_candidates_are_looked_at_again() -> None:
     assert found[0].slope == 0.0
     assert found[0].separation == pytest.approx(4 * np.log(0.63 / 0.13))
     looked_at = {c.k for c in found if c.separation is not None}
-    assert {4, 5, 6, 10, 11, 12} <= looked_at
+    assert looked_at == set(range(4, 13))  # the five are 5, 11, 10, 9, 8
     assert looked_at == set().union(*(g.seen for g in graphs))
     assert set(graphs[0].seen) <= {2, 3}
     assert 4 in graphs[1].seen

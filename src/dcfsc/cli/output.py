@@ -14,7 +14,7 @@ from dcfsc.stages import stage
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
 FEW_CLUSTERS = 12
-CANDIDATE_HEADER = ("K", "slope", "separation", "agreement", "gap")
+CANDIDATE_HEADER = ("K", "slope", "separation", "evenness", "agreement", "gap")
 ENCODER_GAIN = "1.0% error instead of 37.5% on 720 photographs of 12 kinds"
 MUCH_ROOM = 10_000_000
 RUN_HEADER = ("K", "error", "confidence", "sizes", "run")
@@ -129,6 +129,7 @@ def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
             str(c["k"]),
             f"{c['slope']:.2f}",
             "" if c["separation"] is None else f"{c['separation']:.2f}",
+            "" if c["evenness"] is None else f"{c['evenness']:.2f}",
             f"{c['agreement']:.0%}",
             f"{c['gap']:.4f}",
         )
@@ -137,15 +138,16 @@ def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
 
 
 def score(candidate: Mapping[str, Any]) -> float:
-    """What the leading candidates are ranked by: slope + separation."""
-    return float(candidate["slope"] + (candidate["separation"] or 0.0))
+    """What the leading candidates are ranked by: slope + separation + evenness."""
+    names = ("slope", "separation", "evenness")  # records of older versions lack the last one
+    return float(sum(candidate.get(name) or 0.0 for name in names))
 
 
 def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
     """How far the first candidate stands out from the second."""
     first, second = (*map(score, candidates[:2]), 0.0)[:2]
     if first >= max(CLEAR * second, 0.0):
-        return "clear: its slope + separation is twice the next one's or more"
+        return "clear: its score is twice the next one's or more"
     return "not clear: the next candidates are nearly as good"
 
 

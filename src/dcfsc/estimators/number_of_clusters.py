@@ -21,22 +21,31 @@ are told apart. So the leading candidates and their neighbours K - 1 and K + 1 a
 by their partitions. The coupling (:mod:`dcfsc.spectral.coupling`) of two clusters stands for mu_K,
 that of a cluster's halves for mu_{K+1}:
 
-    separation(K) = K ln((least coupling of halves + e) / (largest coupling of clusters + e)),
+    separation(K) = K ln((least coupling of halves + e) / (largest coupling of clusters + e)).
 
-and slope + separation decides among them.
+*The sizes.* A class may be two clusters. Then each is half as large as the other classes, and two
+classes in one are twice as large. That K clusters are of one size is a coincidence unless somebody
+has collected as many samples of each class, so it speaks for K; that they are not says nothing.
+With u(K) = ln K less the entropy of the clusters' shares of the samples, 0 for equal sizes,
+
+    evenness(K) = K ln((least u beside K + f) / (u(K) + f)),
+
+or 0 if that is negative; beside K are the others looked at from K - 3 to K + 3. The sum
+slope + separation + evenness decides among them.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
@@ -64,11 +73,14 @@ METHODS = ("closed-form", "dcfsc")
 MADE_FOR = 3  # numbers of clusters that graphs are made for, from 2 to the largest
 NEIGHBOURHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
-LEADING = 3  # candidates of largest slope: a graph is for these, and these are looked at again
+LEADING = 3  # a graph is for its so many candidates of largest slope
+AGAIN = 5  # candidates of largest mean slope that are looked at again, each with its neighbours
 # Eigenvalues of the Laplacian below this are no longer told apart: a connection of one part in a
 # thousand is chance, and without the floor its accidents would have the largest slopes. The same
 # for couplings, which are larger. How both were chosen: docs/choosing_k.md.
 FLOOR, COUPLING_FLOOR = 1e-3, 0.03
+SIZE_FLOOR = 0.01  # the same for u: sizes that differ by a seventh are equal, but for mistakes
+BESIDE = 3  # sizes are compared with those for K that are so near
 TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, and far below FLOOR
 
 
@@ -77,9 +89,10 @@ class Candidate:
     """A number of clusters ``k`` and the evidence for it.
 
     ``slope`` is K ln(mu_{K+1} / mu_K), the mean over the graphs. ``separation`` says the same of a
-    partition into K clusters; None where there was none, since other candidates have larger slopes.
-    Candidates with a separation come first, ranked by slope + separation, then the others by their
-    slope. ``agreement`` is the share of the graphs that have K among their three candidates of
+    partition into K clusters, and ``evenness`` is above 0 where their sizes are more alike than
+    those for the K beside it; None where there was no partition, since other candidates have larger
+    slopes. Candidates with a partition come first, ranked by the sum of the three, then the others
+    by their slope. ``agreement`` is the share of the graphs that have K among their three of
     largest slope. ``gap`` is the eigengap w_K - w_{K+1} of the graph made for the number nearest
     to K.
     """
@@ -87,8 +100,14 @@ class Candidate:
     k: int
     slope: float
     separation: float | None
+    evenness: float | None
     agreement: float
     gap: float
+
+    @property
+    def score(self) -> float:
+        """slope + separation + evenness, or the slope alone."""
+        return self.slope + (self.separation or 0.0) + (self.evenness or 0.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,17 +150,18 @@ class Suggestion(Sequence[Candidate]):
         }
 
     def __repr__(self) -> str:
-        first = ", ".join(f"{c.k} ({c.slope:.2f})" for c in self.candidates[:5])
-        return f"Suggestion(k={self.k}; K (slope): {first}, ...)"
+        first = ", ".join(f"{c.k} ({c.score:.2f})" for c in self.candidates[:5])
+        return f"Suggestion(k={self.k}; K (score): {first}, ...)"
 
     def _repr_html_(self) -> str:
         lines = "".join(
             f"<tr><td>{c.k}</td><td>{c.slope:.2f}</td>"
             f"<td>{'' if c.separation is None else f'{c.separation:.2f}'}</td>"
+            f"<td>{'' if c.evenness is None else f'{c.evenness:.2f}'}</td>"
             f"<td>{c.agreement:.0%}</td><td>{c.gap:.4f}</td></tr>"
             for c in self.candidates[:10]
         )
-        names = ("K", "slope", "separation", "agreement", "gap")
+        names = ("K", "slope", "separation", "evenness", "agreement", "gap")
         head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
         return f"<table><thead>{head}</thead><tbody>{lines}</tbody></table>"
 
@@ -275,8 +295,8 @@ class Graph:
         """Eigenvalues (max_k + 1,), descending."""
         return np.sort(self.embedding.values)[::-1]
 
-    def coupling(self, k: int, seed: int) -> np.ndarray:
-        """The coupling (k, k) of the graph's clusters, on the diagonal that of their halves."""
+    def cut(self, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The graph's clusters: sizes (k,), coupling (k, k) with that of halves on the diagonal."""
         count = min(default_components(ASSIGN, k, len(self.embedding.vectors)), len(self.values))
         leading = replace(
             self.embedding,
@@ -284,7 +304,8 @@ class Graph:
             values=self.embedding.values[:count],
         )
         labels = assign(leading, k, method=ASSIGN, random_state=seed, n_init=STARTS)
-        return coupling(self.affinity, labels, halves(leading, labels, k, ASSIGN), k)
+        found = coupling(self.affinity, labels, halves(leading, labels, k, ASSIGN), k)
+        return np.bincount(labels, minlength=k), found
 
 
 def _graphs(
@@ -336,6 +357,21 @@ def separation(couplings: np.ndarray, floor: float = COUPLING_FLOOR) -> float:
     return k * math.log((np.diag(couplings).min() + floor) / (between + floor))
 
 
+def unevenness(sizes: np.ndarray) -> float:
+    """ln K less the entropy of the shares of K sizes: 0 if they are equal, at most ln K."""
+    return math.log(len(sizes)) - float(entr(sizes / sizes.sum()).sum())
+
+
+def evenness(uneven: Mapping[int, float], floor: float = SIZE_FLOOR) -> dict[int, float]:
+    """K ln((least u beside K + floor) / (u(K) + floor)), at least 0, of u for several K."""
+
+    def gain(k: int) -> float:
+        beside = (u for j, u in uneven.items() if 0 < abs(j - k) <= BESIDE)
+        return math.log((min(beside, default=0.0) + floor) / (uneven[k] + floor))
+
+    return {k: k * max(gain(k), 0.0) for k in uneven}
+
+
 def _ranked(graphs: Sequence[Graph], seed: int) -> tuple[Candidate, ...]:
     """Candidates 2, ..., max_k: the leading ones, looked at again, then the others by slope."""
     table = np.array([slopes(graph.values) for graph in graphs])[:, 1:]  # (G, max_k - 1)
@@ -343,27 +379,24 @@ def _ranked(graphs: Sequence[Graph], seed: int) -> tuple[Candidate, ...]:
     place = np.argsort(np.argsort(-table, axis=1, kind="stable"), axis=1)
     agreement = (place < LEADING).mean(axis=0)
     order = np.argsort(-mean, kind="stable")
-    near = {int(i) + 2 + step for i in order[:LEADING] for step in (-1, 0, 1)}
+    near = {int(i) + 2 + step for i in order[:AGAIN] for step in (-1, 0, 1)}
     again = sorted(near & set(range(2, len(mean) + 2)))
     stage("looking at partitions into %s clusters", ", ".join(map(str, again)))
-    cuts = one_a_core(lambda k: _nearest(graphs, k).coupling(k, seed), again, torch.device("cpu"))
-    separations = {k: separation(cut) for k, cut in zip(again, cuts, strict=True)}
+    cuts = one_a_core(lambda k: _nearest(graphs, k).cut(k, seed), again, torch.device("cpu"))
+    separations = {k: separation(found) for k, (_, found) in zip(again, cuts, strict=True)}
+    even = evenness({k: unevenness(sizes) for k, (sizes, _) in zip(again, cuts, strict=True)})
     candidates = [
         Candidate(
             k=k,
             slope=float(mean[k - 2]),
             separation=separations.get(k),
+            evenness=even.get(k),
             agreement=float(agreement[k - 2]),
             gap=dict(spectral.eigengap(_nearest(graphs, k).values))[k],
         )
         for k in (order + 2).tolist()
     ]
-
-    def rank(candidate: Candidate) -> tuple[bool, float]:
-        added = candidate.separation
-        return added is None, -(candidate.slope + (0.0 if added is None else added))
-
-    return tuple(sorted(candidates, key=rank))
+    return tuple(sorted(candidates, key=lambda c: (c.separation is None, -c.score)))
 
 
 def _refuse_one_point(Z: Tensor, scaled: bool) -> None:
