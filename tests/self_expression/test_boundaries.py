@@ -33,6 +33,7 @@ from dcfsc.self_expression.gram import fewer_samples, row_chunks
 from dcfsc.self_expression.low_rank import shrink_singular_values
 from dcfsc.self_expression.matching_pursuit import use_gram
 from dcfsc.self_expression.sparse import peak_correlations
+from dcfsc.self_expression.sparse_admm import HatFactor, sparse_product
 
 EPS = torch.finfo(torch.float64).eps
 NO_NUMBERS = [0, -1.0, math.nan, math.inf]
@@ -350,6 +351,23 @@ def test_two_samples_code_each_other_under_a_kernels_affine_constraint():
     torch.testing.assert_close(found.coefficients, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("lam", [1e-9, 1e-3, 1e9])
+@pytest.mark.parametrize("affine", [False, True])
+def test_a_hat_matrix_keeps_every_direction_that_counts(lam, affine):
+    K = torch.diag(torch.tensor([1.0, 0.1 * lam, 10 * lam], dtype=torch.float64))
+    factor = HatFactor.from_kernel(K, lam, affine, torch.float64)
+    full = K + lam if affine else K
+    expected = full @ torch.linalg.inv(full + lam * torch.eye(3, dtype=torch.float64))
+    torch.testing.assert_close(factor.F @ factor.F.T, expected, rtol=0, atol=1e-9)
+
+
+def test_a_product_with_a_single_coefficient_is_no_zero():
+    C = torch.zeros(3, 40, dtype=torch.float64)
+    C[1, 7] = -2.0
+    F = normal(40, 4)
+    torch.testing.assert_close(sparse_product(C, F), C @ F, rtol=0, atol=0)
+
+
 # ---- the elastic net -----------------------------------------------------------------------------
 
 
@@ -495,3 +513,40 @@ def test_the_price_of_a_code_is_a_hundredth_of_the_largest_square_unless_said():
     plain, said = low_rank_subspace(Z), low_rank_subspace(Z, tau, tau / 2)
     torch.testing.assert_close(plain.coefficients, said.coefficients, rtol=1e-12, atol=1e-14)
     assert plain.objective == pytest.approx(said.objective, rel=1e-12)
+
+
+# ---- dense codes, and codes with an affinity -----------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_round_off_beside_the_longest_direction_is_no_direction(shape, scale):
+    """Singular values of 1000 and 1: the squares carry round-off of a million."""
+    left, right = (torch.linalg.qr(normal(k, 2, seed=k)).Q for k in shape)
+    Z = scale * left @ torch.diag(torch.tensor([1e3, 1.0], dtype=torch.float64)) @ right.T
+    found = dense_self_expression(Z, 1e30, outliers=False)
+    torch.testing.assert_close(found.coefficients, left @ left.T, rtol=0, atol=1e-6)
+    assert found.objective == pytest.approx(1.0)
+
+
+def test_momentum_starts_again_uphill():
+    """25 steps of the joint problem, with an affinity that joins nothing, written out."""
+    Z = torch.nn.functional.normalize(normal(10, 4, seed=3) + 0.5).numpy()
+    eta1, eta2, eta3, restarts = 1.0, 0.3, 1e-3, 0
+    rate = 0.5 / (np.linalg.norm(Z, 2) ** 2 + eta1)
+    V = ahead = np.zeros((2, 10, 10))
+    momentum, diagonal = 1.0, np.arange(10)
+    for _ in range(25):
+        W, fit = ahead[0] + ahead[1], ((ahead[0] - ahead[1]) @ Z - Z) @ Z.T
+        common = eta1 * (W - eta2 * np.eye(10)) + eta3
+        new = np.maximum(ahead - rate * np.stack([common + fit, common - fit]), 0.0)
+        new[:, diagonal, diagonal] = 0.0
+        if ((ahead - new) * (new - V)).sum() > 0:
+            momentum, restarts = 1.0, restarts + 1
+        following = 0.5 + np.sqrt(0.25 + momentum**2)
+        ahead, V = new + (momentum - 1.0) / following * (new - V), new
+        momentum = following
+    assert restarts > 1
+    found = joint(torch.from_numpy(Z), eta1, eta2, eta3, tol=1e-300, max_iter=25)
+    np.testing.assert_allclose(found.expression.numpy(), V[0] - V[1], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.magnitudes.numpy(), V[0] + V[1], rtol=0, atol=1e-10)
