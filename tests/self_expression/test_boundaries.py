@@ -255,6 +255,15 @@ def test_the_path_of_matrix_units_gives_the_same_numbers(ratio, whitens, monkeyp
     assert PlainMatrix.made > (2 if whitens else 0)
 
 
+@pytest.mark.parametrize("form", ["samples", "features"])
+@pytest.mark.parametrize("value", [1e200, math.inf, math.nan])
+def test_one_number_whose_square_overflows_is_named(form, value):
+    Z = normal(4, 4)
+    Z[1, 2] = value
+    with pytest.raises(InputError, match="NaN or infinite values"):
+        solve(Z, 1.0, form=form)
+
+
 def test_a_leverage_is_below_one_by_what_the_samples_length_says():
     """Orthogonal samples, where 1 - |y|^2 is nothing but rounding."""
     lengths = torch.linspace(1e7, 6e7, 40, dtype=torch.float64)
@@ -367,6 +376,13 @@ def test_a_kernel_is_symmetric_up_to_its_tolerance(scale, one, other, symmetric)
             kernel_sparse_self_expression(scale * K, max_iter=2)
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_the_default_width_of_a_kernel_follows_the_spread(scale):
+    Z = normal(8, 3)
+    expected = torch.exp(-torch.cdist(Z, Z).square() / (3 * Z.var(correction=0)))
+    torch.testing.assert_close(kernel_matrix(scale * Z, "rbf"), expected)
+
+
 def test_round_off_of_a_kernel_is_that_of_the_longest_sample():
     """Lengths 1000, 1 and 1: products of less than 1000 units of round-off are none."""
     K = torch.diag(torch.tensor([1e6, 1.0, 1.0, 1.0], dtype=torch.float64))
@@ -459,6 +475,18 @@ def test_rounds_end_where_none_is_beyond_the_tolerance(tol, growth, monkeypatch)
     assert bool(outside > 1.1 * r) == (tol == 0.5)
     support = C != 0
     torch.testing.assert_close(C.abs()[support], ((u - r) / (1 - r))[support], rtol=1e-6, atol=1e-8)
+
+
+def test_what_one_round_leaves_does_not_depend_on_the_order(monkeypatch):
+    """Each sample comes first once, the one that is missed most among them."""
+    monkeypatch.setattr(elastic_net, "START", 1)
+    Z = unit(12, 4, seed=2)
+    found = [elastic_net_self_expression(Z.roll(i, 0), 30.0, max_iter=1) for i in range(12)]
+    assert found[0].residual > 1e-3
+    for i, other in enumerate(found):
+        assert other.residual == pytest.approx(found[0].residual, rel=1e-9)
+        rolled = np.roll(found[0].coefficients.toarray(), (i, i), axis=(0, 1))
+        np.testing.assert_allclose(other.coefficients.toarray(), rolled, rtol=0, atol=1e-10)
 
 
 def test_codes_that_newton_has_not_found_are_not_converged(monkeypatch):
