@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 
 from dcfsc.spectral import descent
 from dcfsc.spectral.descent import Partitions, assign_and_sum, chunks, descend, descended, tolerance
@@ -32,26 +33,32 @@ def test_chunks_of_any_size_give_the_same_sums(elements, monkeypatch):
 
 
 def test_chunks_cover_all_rows_once():
-    parts = list(chunks(1000, 1 << 18, torch.device("cpu")))
-    assert [part.stop - part.start for part in parts] == [4] * 250
-    assert torch.cat([torch.arange(1000)[part] for part in parts]).tolist() == list(range(1000))
+    for device in ("cpu", "mps"):  # any other has as much as the CPU
+        parts = list(chunks(1000, 1 << 18, torch.device(device)))
+        assert [part.stop - part.start for part in parts] == [4] * 250
+        assert torch.cat([torch.arange(1000)[part] for part in parts]).tolist() == [*range(1000)]
+    assert list(chunks(3, 1 << 30, torch.device("cpu"))) == [slice(i, i + 1) for i in range(3)]
+    for width in (0, 1):
+        assert [part.start for part in chunks(1 << 21, width, torch.device("cpu"))] == [0, 1 << 20]
 
 
-def test_a_batch_descends_as_one_at_a_time():
+@pytest.mark.parametrize("allowed", [1e-6, 0.3])
+def test_a_batch_descends_as_one_at_a_time(allowed):
+    """Also where each stops after another number of steps, long before it stands still."""
     V = rows()
     centres = first_centres(V, 5, 6)
-    labels, found = descend(V[None], centres, 1e-6)
+    labels, found = descend(V[None], centres, allowed)
     for b in range(5):
-        alone, place = descend(V[None], centres[b : b + 1], 1e-6)
+        alone, place = descend(V[None], centres[b : b + 1], allowed)
         assert torch.equal(labels[b], alone[0])
         torch.testing.assert_close(found[b], place[0], rtol=1e-6, atol=1e-6)
 
 
-def test_rows_of_their_own_with_some_missing():
-    """Each of three descents has other rows, and as many as it has; the padding counts nowhere."""
-    sizes = (40, 25, 33)
+@pytest.mark.parametrize("sizes", [(40, 25, 33), (3, 40)])
+def test_rows_of_their_own_with_some_missing(sizes):
+    """Each descent has other rows, and as many as it has; the padding counts nowhere."""
     alone = [rows(m, seed=m) for m in sizes]
-    V = torch.full((3, 40, 4), 100.0)
+    V = torch.full((len(sizes), 40, 4), 100.0)
     present = torch.arange(40) < torch.tensor(sizes)[:, None]
     for b, own in enumerate(alone):
         V[b, : len(own)] = own
@@ -69,7 +76,9 @@ def test_rows_of_their_own_with_some_missing():
 
 def test_the_sum_of_squares_is_that_of_the_definition():
     V = rows()
+    V[7] = 50.0  # a cluster of its own
     found = descended(V, first_centres(V, 3, 5), tolerance(V))
+    assert (found.counts == 1).any()
     total = V.double().square().sum()
     for b in range(3):
         X, y = V.double().numpy(), found.labels[b].numpy()
@@ -100,8 +109,9 @@ def test_a_descent_that_stands_still_waits_for_the_others():
 
 def test_the_tolerance_is_a_share_of_the_mean_variance():
     V = rows() * torch.tensor([1.0, 2.0, 3.0, 4.0]) + 7.0
-    expected = descent.TOLERANCE * V.double().numpy().var(axis=0).mean()
+    expected = KMeans().tol * V.double().numpy().var(axis=0).mean()
     assert tolerance(V) == pytest.approx(expected, rel=1e-5)
+    assert KMeans().max_iter == descent.MAX_ITER
 
 
 def test_taking_some_copies_them():
@@ -112,3 +122,34 @@ def test_taking_some_copies_them():
     assert torch.equal(some.sums, found.sums[[2, 0]])
     some.counts.zero_()
     assert (found.counts.sum(1) == 300).all()
+
+
+class Place(str):
+    """The CPU under another name, as it is asked for by code that has a way for every device."""
+
+    type = "elsewhere"
+
+
+class Elsewhere(torch.Tensor):
+    device = property(lambda self: Place("cpu"))
+
+
+def test_sums_by_products_are_those_of_the_cpu():
+    """Devices other than the CPU add by a product with an indicator; a label of K is none."""
+    random = np.random.default_rng(0)
+    V = torch.from_numpy(random.integers(-8, 9, (3, 20, 2))).float()
+    labels = torch.from_numpy(random.integers(0, 6, (3, 20)))
+    for given in (V, V[:1]):
+        sums, counts = descent._sum(given.as_subclass(Elsewhere), labels, 5)
+        expected, numbers = descent._sum(given, labels, 5)
+        assert torch.equal(torch.Tensor(sums), expected)
+        assert counts.tolist() == numbers.tolist()
+        assert counts.dtype == torch.float64
+
+
+def test_a_centre_goes_to_its_only_row_and_stays_where_it_has_none():
+    V = torch.tensor([[0.0, 0.0], [2.0, 0.0], [9.0, 9.0]])
+    centres = torch.tensor([[[1.0, 1.0], [8.0, 8.0], [-50.0, -50.0]]]).double()
+    labels, found = descend(V[None], centres, 0.0)
+    assert labels.tolist() == [[0, 0, 1]]
+    assert found.tolist() == [[[1.0, 0.0], [9.0, 9.0], [-50.0, -50.0]]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -120,6 +122,11 @@ def test_a_round_keeps_sums_and_labels_together() -> None:
         exact = Partitions.of(V[None], search.found.labels, 40)
         assert torch.equal(search.found.counts, exact.counts)
         torch.testing.assert_close(search.found.sums, exact.sums, rtol=1e-10, atol=1e-10)
+        fresh = Search(V, search.found, tolerance(V))
+        for one in (search, fresh):  # every cluster that changed is halved again
+            one._halve(Groups(search.found))
+        torch.testing.assert_close(search.gains, fresh.gains, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(search.halves, fresh.halves, rtol=1e-5, atol=1e-5)
         rounds += 1
     assert rounds > 2
 
@@ -134,7 +141,7 @@ def test_a_trial_starts_from_the_halves_and_the_joint_mean(monkeypatch: pytest.M
     groups = Groups(search.found)
     search._halve(groups)
     apart = squared_distances(search.found.centres)
-    tried = np.array([[1, 4, 0, 7], [0, 2, 3, 8], [1, 0, 5, 6]])
+    tried = np.array([[1, 4, 0, 7], [0, 2, 3, 8], [1, 0, 6, 5]])
     for t in search._try(groups, tried, apart):
         for b, i in enumerate(t.where.tolist()):
             split, first, second = next(
@@ -198,10 +205,22 @@ def test_groups_of_unlike_sizes_are_halved_as_if_alone() -> None:
 @pytest.mark.parametrize("points", [np.ones((1, 3)), np.ones((7, 3)), np.zeros((0, 3))])
 def test_a_cluster_without_extent_is_not_split(points: np.ndarray) -> None:
     padded = np.concatenate([points, np.zeros((2, 3))])
+    mean = points.mean(axis=0) if len(points) else np.zeros(3)
     present = torch.arange(len(padded))[None] < len(points)
     gain, centres = halve(torch.from_numpy(padded)[None], present)
     assert gain.tolist() == [0.0]
-    assert torch.isfinite(centres).all()
+    np.testing.assert_array_equal(centres[0], [mean, mean])
+
+
+@pytest.mark.parametrize("points", [[0, 6], [1, 2, 9], [0, 0, 0, 8], [-9, 1, 2, 3], [0, 1, 10, 11]])
+def test_few_points_are_halved_as_by_hand(points: list[float]) -> None:
+    """The best of all cuts of a line, also where one point is left alone."""
+    line = np.array(points, dtype=float)[:, None]
+    cuts = [(squares(line) - squares(line[:i]) - squares(line[i:]), i) for i in range(1, len(line))]
+    saved, at = max(cuts)
+    gain, centres = in_two(line)
+    assert gain == pytest.approx(saved, rel=1e-12)
+    assert sorted(centres.ravel()) == pytest.approx([line[:at].mean(), line[at:].mean()])
 
 
 def test_scores_along_the_principal_axis() -> None:
@@ -240,7 +259,8 @@ def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
     assert improve(V, start, tolerance(V)) is start
 
 
-DEFAULTS = (exchange.SPLITS, exchange.PAIRS, exchange.TRIES)
+DEFAULTS = (10, 4, 10)
+assert DEFAULTS == (exchange.SPLITS, exchange.PAIRS, exchange.TRIES)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +332,8 @@ def test_an_empty_cluster_is_joined_at_no_cost() -> None:
     stuck = Partitions.of(V[None], torch.tensor([[0, 0, 2]]), 3)
     losses = join_losses(squared_distances(stuck.centres), stuck.counts)[0]
     assert (losses[0, 1], losses[1, 2]) == (0.0, 0.0)
+    two = join_losses(torch.ones((1, 2, 2)), torch.zeros((1, 2)))  # both are empty
+    assert two.tolist() == [[[np.inf, 0.0], [np.inf, np.inf]]]
     assert float(losses[0, 2]) == pytest.approx(2 * 1 / 3 * (49 + 81))
     # Cluster 0 is split, and the empty one gives its centre away.
     found = improve(V, stuck, 0.0)
@@ -335,3 +357,48 @@ def test_pieces_hold_groups_of_like_sizes() -> None:
     sizes = torch.tensor([10, 600, 0, 300, 500, 2000])
     found = [piece.tolist() for piece in pieces(sizes, V)]  # at most 1,024 rows with the padding
     assert found == [[5], [1], [4, 3], [0, 2]]
+    empty = [piece.tolist() for piece in pieces(torch.zeros(3, dtype=torch.int64), V)]
+    assert empty == [[0, 1, 2]]
+
+
+def test_of_exchanges_that_share_clusters_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine clusters all take part in every trial, so that one of them is kept, if it pays."""
+    V = torch.from_numpy(np.random.RandomState(6).standard_normal((200, 2))).float()
+    search = Search(V, from_centres(V, V[:9].double().numpy()), tolerance(V))
+    groups = Groups(search.found)
+    search._halve(groups)
+    tried = np.array([(0, s, a, b) for s in (2, 4, 5, 6, 8) for a, b in ((0, 1), (3, 7))])
+    trials = list(search._try(groups, tried, squared_distances(search.found.centres)))
+    before = inertias(V, search.found)[0]
+    after = []
+    for t in trials:
+        for b in range(len(t.where)):
+            labels = torch.empty(200, dtype=torch.int64)
+            inside = t.before[b] < 9
+            labels[t.rows[b][inside]] = t.clusters[b][t.after.labels[b][inside]]
+            after.append(inertias(V, Partitions.of(V[None], labels[None], 9))[0])
+    assert sum(a < before for a in after) > 1
+    share = 1.0 - min(after) / before
+    monkeypatch.setattr(exchange, "LEAST_GAIN", 1.001 * share)
+    assert search._keep_best(trials) == []
+    assert inertias(V, search.found)[0] == before
+    monkeypatch.setattr(exchange, "LEAST_GAIN", 0.999 * share)
+    assert search._keep_best(trials) == [0]
+    assert inertias(V, search.found)[0] == pytest.approx(min(after), rel=1e-12)
+
+
+def test_the_joint_mean_of_clusters_with_one_point_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    V = torch.tensor([[-1.0], [1.0], [2.0], [-2.0], [7.0]])
+    starts = Partitions.of(V[None], torch.tensor([[0, 0, 0, 0, 2]]), 4)
+    search, given = Search(V, starts, 0.0), []
+    whole = exchange.descend
+
+    def record(X: torch.Tensor, centres: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        given.extend(centres[:, 1, 0].tolist())
+        return whole(X, centres, *rest, **named)
+
+    monkeypatch.setattr(exchange, "descend", record)
+    groups = Groups(search.found)
+    tried = np.array([[0, 0, 1, 2], [0, 0, 1, 3]])
+    list(search._try(groups, tried, squared_distances(search.found.centres)))
+    assert sorted(given) == [0.0, 7.0]  # the one point's own place, and the origin for no point

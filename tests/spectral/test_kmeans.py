@@ -198,8 +198,8 @@ def test_every_empty_cluster_gets_a_row_of_its_own():
 @pytest.mark.parametrize(("apart", "merged"), [(0.75e-9, True), (1.5e-9, False)])
 @pytest.mark.parametrize("length", [0.125, 1.0, 8.0])
 def test_centres_are_the_same_by_the_rows_length(length, apart, merged):
-    V = torch.full((4, 4), 0.5 * length)  # rows of length 1, times another
-    centres = torch.full((1, 3, 4), 0.5 * length, dtype=torch.float64)
+    V = torch.full((4, 16), 0.25 * length)  # rows of length 1, times another
+    centres = torch.full((1, 3, 16), 0.25 * length, dtype=torch.float64)
     centres[0, 2, 0] += apart * length
     centres[0, 1] = -3.0
     found = descent.Partitions(
@@ -285,3 +285,20 @@ def test_an_empty_cluster_moves_to_the_row_farthest_from_its_centre():
     found = _filled(V, descent.Partitions.of(V[None], labels, 3), 0.0)
     assert found.labels.tolist() == [[0, 0, 1, 1, 2]]
     assert found.centres.flatten().tolist() == [0.5, 10.5, 30.0]
+
+
+def test_a_sample_is_drawn_beyond_the_number_of_the_documentation(monkeypatch):
+    assert (kmeans.LARGE, kmeans.SAMPLE) == (50_000, 20_000)
+    monkeypatch.setattr(kmeans, "SAMPLE", 30)
+    V, started = blobs(60)[0], []
+    best = kmeans._best
+
+    def record(V, *given):
+        started.append(len(V))
+        return best(V, *given)
+
+    monkeypatch.setattr(kmeans, "_best", record)
+    for large in (60, 59):
+        monkeypatch.setattr(kmeans, "LARGE", large)
+        kmeans.kmeans(V, 7, np.random.RandomState(0), 2)
+    assert started == [60, 30]
