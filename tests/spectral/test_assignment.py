@@ -1,5 +1,6 @@
 """Labels from embeddings: the four methods, scikit-learn's scaling, degenerate rows."""
 
+import inspect
 import logging
 import warnings
 from dataclasses import replace
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.cluster import SpectralClustering
+from sklearn.cluster import SpectralClustering, _spectral
 from sklearn.metrics import adjusted_rand_score
 
 from dcfsc.errors import InputError
@@ -290,6 +291,8 @@ def test_seeds_fix_labels_and_leave_global_state_alone(method, embedding):
         (7, {"method": "filtered"}, "needs 7 eigenvectors"),
         (6, {"n_init": 0}, "n_init"),
         (6, {"n_restarts": "two"}, "n_restarts"),
+        (6, {"n_init": True}, "n_init"),
+        (True, {}, "n_clusters"),
     ],
 )
 def test_unusable_options_are_one_line_errors(n_clusters, options, message, embedding):
@@ -340,3 +343,65 @@ def test_filtered_looks_at_no_more_eigenvectors_than_there_are(blocks):
     A, y = blocks([2, 2, 2])
     assert same_partition(cluster(A, 3, assign="filtered", random_state=0).labels, y)
     assert len(set(cluster(A, 5, assign="filtered", random_state=0).labels)) <= 5
+
+
+def test_the_alternation_takes_as_many_steps_as_scikit_learns():
+    ours, theirs = inspect.signature(assignment._alternate), inspect.signature(_spectral.discretize)
+    assert ours.parameters["max_iter"].default == theirs.parameters["n_iter_max"].default
+
+
+@pytest.mark.parametrize("method", ["kmeans", "filtered"])
+def test_what_kmeans_is_asked_for(method, monkeypatch, embedding):
+    """Ten starts unless told otherwise, exchanges for "filtered" alone, on the device asked for."""
+    asked = []
+
+    def record(V, K, random, n_init, exchange=False):
+        asked.append((V.device.type, tuple(V.shape), K, n_init, exchange))
+        return np.arange(len(V)) % K
+
+    monkeypatch.setattr(assignment, "kmeans", record)
+    V = embedding[0]
+    lonely = np.arange(240) < 3
+    assign(V, 6, method=method)
+    assign(replace(V, set_aside=lonely), 5, method=method, n_init=3, device="meta")
+    filtered = method == "filtered"
+    assert asked == [("cpu", (240, 6), 6, 10, filtered), ("meta", (237, 6), 5, 3, filtered)]
+    asked.clear()
+    A = np.kron(np.eye(3), np.ones((8, 8))) + 0.01
+    for places in ({}, {"assign_device": "meta"}, {"device": "cpu"}):
+        cluster(A, 3, assign=method, **places)
+    cluster(A, 3, assign=method, device="cpu", assign_device="meta", n_init=4)
+    assert [(place, n_init) for place, _, _, n_init, _ in asked] == [
+        ("cpu", 10),
+        ("meta", 10),
+        ("cpu", 10),
+        ("meta", 4),
+    ]
+
+
+@pytest.mark.parametrize("method", ["kmeans", "discretize"])
+def test_one_call_takes_as_many_starts_as_its_steps(method):
+    """The same numbers are drawn, and so is the next one."""
+    A = np.random.default_rng(0).random((30, 30))
+    drawn = []
+    for options in ({}, {"n_init": 10, "n_restarts": 1}, {"n_init": 11, "n_restarts": 2}):
+        random = np.random.RandomState(0)
+        cluster(A + A.T, 3, assign=method, random_state=random, **options)
+        drawn.append(random.randint(1 << 30))
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_as_many_points_as_clusters_get_one_each_though_their_rows_are_the_same():
+    """One eigenvector of two linked points has one direction for both; nothing is to be said."""
+    V = embed(np.ones((2, 2)), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert assign(V, 2, random_state=0).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_evidence_at_all_is_one_cluster(method):
+    V = embed(np.ones((5, 5)), 2)
+    with pytest.warns(UserWarning, match="1 clusters were found where 2"):
+        labels = assign(replace(V, set_aside=np.ones(5, dtype=bool)), 2, method=method)
+    assert labels.tolist() == [0] * 5

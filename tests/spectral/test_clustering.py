@@ -107,7 +107,7 @@ def test_one_seed_drives_both_steps_whatever_the_solver(ring_of_clusters):
             np.testing.assert_array_equal(labels, runs[0])
 
 
-@pytest.mark.parametrize("n_clusters", [0, 31, None, "2", 1.5])
+@pytest.mark.parametrize("n_clusters", [0, 31, None, "2", 1.5, True])
 def test_unusable_n_clusters_is_one_line(n_clusters):
     with pytest.raises(InputError, match=r"n_c") as caught:
         cluster(np.ones((30, 30)), n_clusters)

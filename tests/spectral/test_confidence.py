@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ import scipy.sparse as sp
 from dcfsc import spectral
 from dcfsc.spectral import confidence
 from dcfsc.spectral.assignment import filtered_rows
-from dcfsc.spectral.confidence import KEPT, certain, memberships
+from dcfsc.spectral.confidence import certain, memberships
 
 
 def blocks(n: int, n_clusters: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -29,6 +31,7 @@ def shares(A: np.ndarray, labels: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_probabilities_are_those_of_the_formula(assign, kind):
     A, _ = blocks(60, 3, 0.3)
+    A *= 1e-3  # the unit of the affinities does not matter
     result = spectral.cluster(A, 3, assign=assign, random_state=0)
     E, labels = result.embedding, result.labels
     rows = filtered_rows(E, 3) if assign == "filtered" else E.vectors
@@ -121,11 +124,11 @@ def test_a_point_between_two_blocks_is_in_doubt_and_names_the_other():
 def test_few_clusters_are_kept_of_many_and_own_comes_first():
     A, y = blocks(120, 12, 0.5)
     found = memberships(spectral.embed(A, 12, random_state=0), y, 12, A)
-    assert found.clusters.shape == found.probabilities.shape == (120, KEPT)
+    assert found.clusters.shape == found.probabilities.shape == (120, 4)
     np.testing.assert_array_equal(found.clusters[:, 0], y)
     assert (np.diff(found.probabilities[:, 1:], axis=1) <= 0).all()
     assert (found.probabilities.sum(axis=1) <= 1 + 1e-6).all()
-    assert all(len(set(row)) == KEPT for row in found.clusters.tolist())
+    assert all(len(set(row)) == 4 for row in found.clusters.tolist())
 
 
 def test_points_set_aside_have_all_clusters_alike_and_empty_clusters_none():
@@ -135,7 +138,8 @@ def test_points_set_aside_have_all_clusters_alike_and_empty_clusters_none():
     found = memberships(result.embedding, result.labels, 2, A)
     np.testing.assert_allclose(found.confidence[:3], 0.5)
     np.testing.assert_allclose(found.confidence[3:], 1.0)
-    wider = memberships(result.embedding, result.labels, 3, A)
+    with np.errstate(divide="raise", invalid="raise"):
+        wider = memberships(result.embedding, result.labels, 3, A)
     assert (wider.probabilities[3:][wider.clusters[3:] == 2] == 0).all()
 
 
@@ -151,3 +155,26 @@ def test_what_is_certain_is():
     assert found.confidence.tolist() == [1.0, 1.0, 1.0]
     assert found.clusters[:, 0].tolist() == [0, 2, 1]
     assert found.next_best.tolist() == [1, 0, 2]
+    assert found.clusters.tolist() == [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
+    assert found.probabilities.tolist() == [[1.0, 0.0, 0.0]] * 3
+    assert certain(np.array([5]), 6).clusters.tolist() == [[5, 0, 1, 2]]  # four at most
+
+
+def test_a_cluster_of_one_point_has_its_mean_there():
+    A, y = blocks(31, 3, 0.3)
+    labels = np.where(np.arange(31) == 30, 3, y)
+    E = spectral.embed(A, 4, random_state=0)
+    found = memberships(E, labels, 4, A)
+    rows = E.vectors / np.linalg.norm(E.vectors, axis=1, keepdims=True)
+    means = np.stack([rows[labels == c].mean(axis=0) for c in range(4)])
+    distances = ((rows[:, None] - means) ** 2).sum(axis=-1)
+    p = np.take_along_axis(-distances, found.clusters.astype(int), axis=1)
+    logs = np.log(found.probabilities.astype(float))
+    b = (logs[:, 0] - logs[:, 3]) / (p[:, 0] - p[:, 3])
+    np.testing.assert_allclose(b, np.median(b), rtol=1e-3)
+
+
+def test_where_every_point_is_set_aside_all_clusters_are_alike():
+    A, y = blocks(12, 3, 0.3)
+    E = replace(spectral.embed(A, 3, random_state=0), set_aside=np.ones(12, dtype=bool))
+    np.testing.assert_allclose(memberships(E, y, 3, A).probabilities, 1 / 3, rtol=1e-6)

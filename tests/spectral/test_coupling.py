@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,7 +23,7 @@ def test_coupling_is_the_share_of_the_group_with_less(kind) -> None:
     rng = np.random.default_rng(1)
     labels, half = rng.integers(0, 3, 40), rng.integers(0, 2, 40).astype(np.uint8)
     half[labels == 2] = 0
-    A = affinity(labels, rng.uniform(0.1, 1, (3, 3)))
+    A = 1e-6 * affinity(labels, rng.uniform(0.1, 1, (3, 3)))  # of any unit
     found = spectral.coupling(kind(A), labels, half, 3)
     np.fill_diagonal(A, 0.0)
 
@@ -56,7 +58,28 @@ def test_a_cluster_of_two_samples_has_one_part() -> None:
     labels = np.array([0, 0, 1, 1, 1, 1])
     half = spectral.halves(spectral.embed(A, 2, random_state=0), labels, 3)
     assert half[:2].tolist() == [0, 0]
-    assert np.diag(spectral.coupling(A, labels, half, 3))[[0, 2]].tolist() == [1.0, 1.0]
+    found = spectral.coupling(A, labels, half, 3)
+    assert np.diag(found)[[0, 2]].tolist() == [1.0, 1.0]
+    assert found[:2, 2].tolist() == found[2, :2].tolist() == [0.0, 0.0]  # the third has no samples
+
+
+def embedded(angles: np.ndarray) -> spectral.Embedding:
+    """An embedding with rows of unit length at these angles."""
+    E = spectral.embed(np.ones((len(angles), len(angles))), 2)
+    return replace(E, vectors=np.stack([np.cos(angles), np.sin(angles)], axis=1))
+
+
+def test_three_samples_may_have_two_parts_and_two_have_not() -> None:
+    angles, labels = np.array([0.0, 1.0, 0.0, 0.1, 1.0]), np.array([0, 0, 1, 1, 1])
+    half = spectral.halves(embedded(angles), labels, 2)
+    assert half.tolist() == [0, 0, 0, 0, 1]
+
+
+def test_the_first_part_is_the_larger_one_whichever_is_found_first() -> None:
+    random = np.random.default_rng(0)
+    second = np.concatenate([random.permutation([0, 0, 0, 1, 1]) for _ in range(20)])
+    half = spectral.halves(embedded(1.5 * second), np.repeat(np.arange(20), 5), 20)
+    np.testing.assert_array_equal(half, second)
 
 
 def test_the_cut_share_is_the_affinity_between_clusters_without_the_diagonal():
