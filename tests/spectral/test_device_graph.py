@@ -71,11 +71,13 @@ def test_duplicates_loops_and_unsorted_entries_are_read():
     )
 
 
-def test_entries_that_are_stored_twice_are_added_in_a_copy():
-    data, columns = np.array([0.5, 0.25, 1.0, 0.25, 0.5, 1.0]), np.array([1, 1, 2, 0, 0, 0])
+@pytest.mark.parametrize("read", [read_affinity, lambda A: read_on_device(A, CPU)])
+def test_entries_that_are_stored_twice_are_added_in_a_copy(read):
+    data, columns = np.array([0.5, 1.5, 1.0, 1.5, 0.5, 1.0]), np.array([1, 1, 2, 0, 0, 0])
     A = sp.csr_array((data, columns, np.array([0, 3, 5, 6])), shape=(3, 3))
-    graph = read_on_device(A, CPU)
-    np.testing.assert_array_equal(graph.degrees, [1.75, 0.75, 1.0])
+    graph = read(A)
+    assert graph.scale == 2.0  # the largest sum, not the largest that is stored
+    np.testing.assert_array_equal(graph.degrees, [1.5, 1.0, 0.5])
     assert A.nnz == 6
 
 

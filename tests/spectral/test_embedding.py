@@ -175,6 +175,7 @@ def test_unusable_n_components(n_components):
         ({"regularization": -0.1}, "regularization"),
         ({"regularization": "some"}, "regularization"),
         ({"regularization": np.nan}, "regularization"),
+        ({"regularization": np.inf}, "regularization"),
         ({"tol": -1}, "tol"),
         ({"tol": "coarse"}, "tol"),
         ({"device": "nowhere"}, "device"),
@@ -371,10 +372,13 @@ def test_strays_at_their_bounds(sizes, isolated, k, expected):
     assert strays(sizes, isolated, k) == expected
 
 
-def test_the_coarse_tolerance_begins_beyond_its_number():
-    assert embedding._check_tol("auto", embedding.LARGE) == 1e-8
-    assert embedding._check_tol("auto", embedding.LARGE + 1) == 1e-6
-    assert embedding._check_tol(0.0, 5) == embedding.ATTAINABLE
+def test_the_coarse_tolerance_begins_beyond_its_number(caplog):
+    with caplog.at_level(logging.INFO, logger="dcfsc"):
+        assert embedding._check_tol("auto", 50_000) == 1e-8
+        assert not caplog.records
+        assert embedding._check_tol("auto", 50_001) == 1e-6
+        assert len(caplog.records) == 1
+    assert embedding._check_tol(0.0, 5) == 1e-12
     assert embedding._check_tol(0.5, 5) == 0.5
     for bad in (1.0, -1e-9, "fine"):
         with pytest.raises(InputError, match="tol is"):
@@ -442,3 +446,18 @@ def test_random_walk_vectors_divide_by_the_root_of_the_degrees_and_tau(ring_of_c
         np.testing.assert_allclose(W, result.vectors / np.sqrt(degrees + tau)[:, None], rtol=1e-12)
         walk = (A + tau / 60) / (degrees + tau)[:, None]
         np.testing.assert_allclose(walk @ W, W * result.values, atol=1e-8)
+
+
+def test_a_generator_gives_a_seed_of_32_bits():
+    for seed in range(5):
+        expected = np.random.default_rng(seed).integers(2**32)
+        found = embedding.random_from(np.random.default_rng(seed)).get_state()[1]
+        np.testing.assert_array_equal(found, np.random.RandomState(expected).get_state()[1])
+
+
+def test_strays_go_by_the_clusters_and_not_by_the_eigenvectors(blocks):
+    """Six of 100 points are fewer than a tenth of the mean of one cluster, not of four."""
+    A, _ = blocks([94, 6])
+    assert embed(A, 4, n_clusters=1, random_state=0).set_aside.sum() == 6
+    assert not embed(A, 4, random_state=0).set_aside.any()
+    assert not embed(A, 1, n_clusters=4, random_state=0).set_aside.any()

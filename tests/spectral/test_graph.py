@@ -74,6 +74,22 @@ def test_an_affinity_is_read_where_it_lives():
     assert reading._device_of(np.eye(2)).type == "cpu"
 
 
+class Metal(torch.Tensor):
+    device = property(lambda self: torch.device("mps"))
+
+
+def test_metal_has_no_double_precision():
+    assert reading._device_of(torch.eye(2).as_subclass(Metal)) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_point_has_no_neighbour(kind):
+    with pytest.raises(InputError, match="all zero"):
+        read_affinity(KINDS[kind](np.ones((1, 1))))
+    with pytest.raises(InputError, match="empty"):
+        read_affinity(KINDS[kind](np.ones((0, 0))))
+
+
 def test_asymmetry_of_rounding_is_accepted_and_removed():
     A = random_affinity().astype(np.float32)
     A[0, 1] = np.nextafter(A[0, 1], np.float32(2), dtype=np.float32)
