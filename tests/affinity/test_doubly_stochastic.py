@@ -88,8 +88,15 @@ def test_a_second_call_needs_no_search(monkeypatch):
     given = ExplicitCoefficients(torch.from_numpy(coefficients(60)))
     project = NearestDoublyStochastic(1e-8)
     A = project(given, 2.0).toarray()
-    monkeypatch.setattr(steps, "ROUNDS", 2)
+    minimise, rounds = steps._minimise, []
+
+    def record(entries, eta, a, b, tol):
+        rounds.append(tol)
+        return minimise(entries, eta, a, b, tol)
+
+    monkeypatch.setattr(steps, "_minimise", record)
     np.testing.assert_allclose(project(given, 2.0).toarray(), A, atol=1e-7)
+    assert rounds == [0.01, 1e-8]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +268,7 @@ def test_a_step_is_halved_until_the_dual_falls_enough(step, taken):
     assert (a.tolist(), b.tolist()) == ([0.0], [taken])
 
 
-def test_the_minimum_over_some_entries_has_sums_of_one():
+def test_the_minimum_over_some_entries_has_sums_of_one(monkeypatch):
     C = np.abs(coefficients(12, seed=5))
     C[np.diag_indices(12)] = 0.5
     inside = np.random.default_rng(2).random((12, 12)) < 0.5
@@ -272,6 +279,11 @@ def test_the_minimum_over_some_entries_has_sums_of_one():
     sums = np.concatenate([A.sum(axis=0), A.sum(axis=1)])
     np.testing.assert_allclose(sums, 1.0, atol=1e-10)
     assert error == pytest.approx(np.abs(1.0 - sums).max(), abs=1e-15)
+    with monkeypatch.context() as patched:  # at the minimum no step is made
+        patched.delattr(steps, "_newton_step")
+        again = steps._minimise(entries, 0.3, a, b, 1e-9)
+    np.testing.assert_allclose(again[0], a, atol=1e-9)
+    np.testing.assert_allclose(again[1], b, atol=1e-9)
     a, b, error = steps._minimise(entries, 0.3, np.zeros(12), np.zeros(12), 0.5)
     A = np.where(inside, np.maximum(C - a[:, None] - b, 0.0), 0.0) / 0.3
     rough = np.abs(1.0 - np.concatenate([A.sum(axis=0), A.sum(axis=1)])).max()

@@ -1,13 +1,16 @@
 """Affinities entry by entry, against loops in numpy over the formulas that they document."""
 
+import logging
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 from dcfsc import affinity
-from dcfsc.affinity import LowRank, RowSpace, Symmetric, TopK
-from dcfsc.affinity.low_rank import keep_energy
+from dcfsc.affinity import LowRank, NearestCodes, RowSpace, Symmetric, TopK
+from dcfsc.affinity.low_rank import keep_energy, principal_rows
+from dcfsc.affinity.topk import sparse_symmetric
 from dcfsc.errors import InputError
 from dcfsc.self_expression import CosineForm, ExplicitCoefficients, SparseCoefficients, solve
 
@@ -173,7 +176,7 @@ class Signed(ExplicitCoefficients):
 
 
 @pytest.mark.parametrize(("negative", "left_out"), [(7, True), (8, False), (9, False), (0, False)])
-def test_opposites_are_left_out_below_a_quarter(negative, left_out):
+def test_opposites_are_left_out_below_a_quarter(negative, left_out, caplog):
     """Eight samples with four neighbours each: 8 of 32 are the quarter."""
     C = np.zeros((8, 8))
     for i in range(8):
@@ -185,8 +188,10 @@ def test_opposites_are_left_out_below_a_quarter(negative, left_out):
         C[0, 1] *= -1
     make = TopK(4, power=1.0, grow=False)
     W = np.where(C < 0, 0.0, C) if left_out else np.abs(C)
-    A = make(Signed(torch.from_numpy(C)), 2).toarray()
+    with caplog.at_level(logging.INFO, logger="dcfsc"):
+        A = make(Signed(torch.from_numpy(C)), 2).toarray()
     np.testing.assert_allclose(A, top_graph(W, 4, 1.0), rtol=1e-12)
+    assert ("are left out" in caplog.text) == left_out
 
 
 def test_several_ways_have_the_sum_of_their_graphs():
@@ -293,6 +298,7 @@ def test_the_published_protocols_have_their_published_values():
     assert affinity.get("symmetric", 2) == Symmetric(scale=True)
     assert affinity.get("low_rank", 2) == LowRank(share=0.2, dim=3, power=1.0)
     assert affinity.get("lrr", 2) == RowSpace(tol=1e-4, power=4)
+    assert affinity.get("ssc-motion", 2) == Symmetric(scale=True, share=0.7)
     for name in ("dsc-eyaleb", "dcfsc-eyaleb"):
         made = affinity.get(name, 10)
         assert (made.dim, made.power) == (10, 3.5)
@@ -344,3 +350,90 @@ def test_cosines_by_leverages_never_exceed_one():
         W[i, nearest] = np.minimum(C[i, nearest], 1.0)
     np.testing.assert_allclose(A, W + W.T, rtol=1e-12)
     assert C.max() > 2.0
+
+
+class Metal(torch.Tensor):
+    """A tensor that has no double precision and does not meet tensors of the CPU."""
+
+    device = property(lambda self: torch.device("mps"))
+
+    def to(self, kind):
+        raise TypeError("no float64 here")
+
+    def __eq__(self, other):
+        raise RuntimeError("two devices")
+
+    __hash__ = torch.Tensor.__hash__
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+class OnMetal(ExplicitCoefficients):
+    def topk(self, k):
+        values, columns = super().topk(k)
+        return values.as_subclass(Metal), columns.as_subclass(Metal)
+
+
+@pytest.mark.parametrize("make", [TopK(3), TopK(3, signs="positive"), NearestCodes()], ids=repr)
+def test_graphs_of_a_device_without_double_precision_are_made_on_the_cpu(make):
+    C = torch.from_numpy(unequal()).float()
+    expected = make(ExplicitCoefficients(C), 2).toarray()
+    np.testing.assert_array_equal(make(OnMetal(C), 2).toarray(), expected)
+
+
+class Place(str):
+    """The CPU under another name."""
+
+    type = "elsewhere"
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that has to be fetched before NumPy sees it."""
+
+    device = property(lambda self: Place("cpu"))
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+    def numpy(self):
+        raise TypeError("not on the CPU")
+
+
+def test_the_graph_of_tensors_elsewhere_is_that_of_the_cpu():
+    columns = torch.tensor([[1, 2], [0, 2], [3, 1], [0, 1]])
+    weights = torch.tensor([[3.0, 0.5], [2.0, 0.0], [0.25, 1.0], [4.0, 0.125]], dtype=torch.float64)
+    expected = np.zeros((4, 4))
+    for i in range(4):
+        expected[i, columns[i]] += weights[i].numpy()
+        expected[columns[i], i] += weights[i].numpy()
+    for kind in (torch.Tensor, Elsewhere):
+        A = sparse_symmetric(weights.as_subclass(kind), columns.as_subclass(kind), 4)
+        np.testing.assert_array_equal(A.toarray(), expected)
+        assert A.nnz == np.count_nonzero(expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ratio", "kept"),
+    [
+        (torch.float64, 1.2e-8, 0.0),  # the root of the rounding error is 1.5e-8
+        (torch.float64, 1.8e-8, 1.0),
+        (torch.float32, 3e-4, 0.0),  # and here 3.5e-4
+        (torch.float32, 4e-4, 1.0),
+    ],
+)
+def test_a_row_is_noise_below_the_root_of_the_rounding_error(dtype, ratio, kept):
+    """Rows are as long as the roots of these eigenvalues: one is ``ratio`` times the other."""
+    C = torch.diag(torch.tensor([9.0, 9.0 * ratio**2], dtype=torch.float64))
+    rows = principal_rows(C.to(dtype), 2)
+    np.testing.assert_allclose(rows.square().sum(1), [1.0, kept], rtol=1e-6)
+    if dtype == torch.float64:
+        A = RowSpace(tol=1e-20)(ExplicitCoefficients(C), 2)
+        np.testing.assert_allclose(A, np.diag([1.0, kept]), atol=1e-12)
+
+
+@pytest.mark.parametrize(("tol", "kept"), [(0.25, 0.0), (0.249, 1.0)])
+def test_row_space_takes_what_is_above_its_tolerance_and_not_at_it(tol, kept):
+    C = torch.diag(torch.tensor([4.0, 1.0], dtype=torch.float64))
+    A = RowSpace(tol=tol)(ExplicitCoefficients(C), 2)
+    np.testing.assert_array_equal(A, np.diag([1.0, kept]))
