@@ -83,11 +83,24 @@ def test_the_tolerance_is_that_of_an_entry(second, monkeypatch):
 
 
 def test_a_second_call_needs_no_search(monkeypatch):
-    """It has the entries that count from the dual: a rough round and a fine one are enough."""
+    """It has the entries that count from the dual: a rough round and a fine one are enough.
+
+    The first call has a number of them join, and twice as many in every further round.
+    """
     monkeypatch.setattr(steps, "START", 2)
     given = ExplicitCoefficients(torch.from_numpy(coefficients(60)))
     project = NearestDoublyStochastic(1e-8)
     A = project(given, 2.0).toarray()
+    missing, most = steps._missing, []
+
+    def joining(*asked):
+        most.append(asked[-1])
+        return missing(*asked)
+
+    monkeypatch.setattr(steps, "_missing", joining)
+    NearestDoublyStochastic(1e-8)(given, 2.0)
+    assert most == [2 << number for number in range(len(most))]
+    assert len(most) > 2
     minimise, rounds = steps._minimise, []
 
     def record(entries, eta, a, b, tol):
@@ -194,16 +207,16 @@ def test_the_first_entries_are_the_largest_and_the_diagonal(n, monkeypatch):
         np.testing.assert_array_equal(order, np.arange(len(order)))
         assert (np.diff(found.j[found.by_column]) >= 0).all()
         np.testing.assert_array_equal(steps._diagonal(whole), np.arange(1.0, n + 1))
-        assert whole.largest <= max(n, block)
+        assert whole.largest == n * min(max(block // n, 1), n)  # as many rows as fit, or one
         assert not steps._diagonal(sparse).any()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 7, 40])
+@pytest.mark.parametrize("rows", [0.5, 1, 3, 7, 40])
 @pytest.mark.parametrize("most", [1, 4, 100])
 def test_missing_entries_are_the_largest_beyond_the_bound(rows, most, monkeypatch):
     """By loops over all entries, in blocks of any number of rows."""
     n = 20
-    monkeypatch.setattr(steps, "BLOCK", rows * n)
+    monkeypatch.setattr(steps, "BLOCK", int(rows * n))
     random = np.random.default_rng(1)
     C, a, b = coefficients(n, seed=4), random.normal(size=n) / 4, random.normal(size=n) / 4
     inside = random.random((n, n)) < 0.2
@@ -217,7 +230,7 @@ def test_missing_entries_are_the_largest_beyond_the_bound(rows, most, monkeypatc
     }
     given = Blocks(torch.from_numpy(C))
     i, j, k = steps._missing(given, known, a, b, 0.3, most)
-    assert given.largest <= rows * n
+    assert given.largest == n * min(max(rows, 1), n)  # as many as fit, or one
     assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
     np.testing.assert_array_equal(k, np.abs(C)[i, j])
     assert steps._missing(ExplicitCoefficients(torch.from_numpy(C)), known, a, b, 9.0, 1) is None

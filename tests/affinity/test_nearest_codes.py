@@ -51,8 +51,10 @@ def test_it_is_the_published_graph(make, k, n_nonzero):
 def test_blocks_of_rows_change_nothing(monkeypatch):
     C = random_codes()
     whole = NearestCodes()(sparse(C), 2).toarray()
-    for block in (7 * len(C), 1):
+    codes = unit_codes(sparse(C), 50)
+    for block, number in ((7 * len(C), 12), (1, len(C))):
         monkeypatch.setattr(nearest_codes, "BLOCK", block)
+        assert len(list(nearest_codes._nearest(codes, 3))) == number
         np.testing.assert_array_equal(NearestCodes()(sparse(C), 2).toarray(), whole)
 
 
@@ -65,6 +67,7 @@ def test_few_cosines_are_sorted(k, least):
     row, values = np.array([0, 0, 0, 0, 2, 2]), np.array([5.0, 1.0, 5.0, 3.0, 2.0, 1.0])
     expected = np.array([least[0], *expected])
     np.testing.assert_array_equal(nearest_codes._thresholds(row, values, k), expected)
+    np.testing.assert_array_equal(nearest_codes._thresholds(row + 1, values, k), expected)
 
 
 def test_the_scale_of_a_code_does_not_count():
