@@ -66,3 +66,10 @@ def test_evenness_rewards_what_is_more_even_than_beside_it_and_blames_nothing() 
         }
     )
     assert evenness({5: 0.0}) == {5: 0.0}  # with nothing to compare
+
+
+def test_floors_by_value() -> None:
+    np.testing.assert_allclose(slopes(1.0 - np.array([0.0, 5e-4, 2e-3])), [0.0, 2 * np.log(2)])
+    apart = np.diag([0.06, 0.06])
+    assert separation(apart) == pytest.approx(2 * np.log(0.09 / 0.03))
+    assert evenness({4: 0.0, 5: 0.03}) == pytest.approx({4: 4 * np.log(4), 5: 0.0})
