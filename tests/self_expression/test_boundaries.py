@@ -625,3 +625,11 @@ def test_momentum_starts_again_uphill():
     found = joint(torch.from_numpy(Z), eta1, eta2, eta3, tol=1e-300, max_iter=25)
     np.testing.assert_allclose(found.expression.numpy(), V[0] - V[1], rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.magnitudes.numpy(), V[0] + V[1], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("code", [sparse_self_expression, kernel_sparse_self_expression])
+@pytest.mark.parametrize("name", ["tol", "max_iter", "block_rows"])
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_bad_options_are_refused_also_where_there_is_nothing_to_code(code, name, value):
+    with pytest.raises(InputError, match=name):
+        code(torch.eye(4, dtype=torch.float64), **{name: value})

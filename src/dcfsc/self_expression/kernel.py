@@ -107,6 +107,7 @@ def kernel_sparse_self_expression(
     """
     check_matrix(K, "K")
     check_positive(alpha=alpha, weight=weight, penalty=penalty)
+    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
     check_layout(layout)
     n = len(K)
     if K.shape[1] != n or not torch.allclose(K, K.T, rtol=1e-4, atol=1e-5 * float(K.abs().max())):

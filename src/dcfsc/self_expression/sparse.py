@@ -111,6 +111,7 @@ def sparse_self_expression(
     """
     check_matrix(Z, "Z")
     check_positive(alpha=alpha, weight=weight, penalty=penalty, gamma=gamma)
+    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
     if affine and len(Z) < 2:
         raise InputError("affine=True needs two samples or more: no sample may code itself.")
     check_layout(layout)
@@ -161,7 +162,6 @@ def solve_by_rows(
     layout: Layout,
 ) -> SparseSelfExpression:
     """Run ``program`` over blocks of rows of C and join what they leave."""
-    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
     step = block_rows or n
     blocks = []
     for start in range(0, n, step):
