@@ -47,6 +47,7 @@ def test_ranking_is_complete_descending_and_plain() -> None:
     assert found.representation == "given"
     plain = json.loads(json.dumps(found.to_dict(most=3)))
     assert [c["k"] for c in plain["candidates"]] == [c.k for c in found[:3]]
+    assert [c["score"] for c in plain["candidates"]] == [c.score for c in found[:3]]
     assert plain["k"] == 4
     assert "k=4" in repr(found)
     assert found._repr_html_().count("<tr>") == 11  # a header and ten candidates

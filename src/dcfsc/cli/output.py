@@ -119,7 +119,7 @@ def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, st
     if suggestion is None:
         return []
     candidates = suggestion["candidates"]
-    ranked = ", ".join(f"{c['k']} ({score(c):.2f})" for c in candidates)
+    ranked = ", ".join(f"{c['k']} ({c['score']:.2f})" for c in candidates)
     return [("K (score)", ranked), ("suggested", f"K = {suggestion['k']}, {clarity(candidates)}")]
 
 
@@ -137,15 +137,9 @@ def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
     ]
 
 
-def score(candidate: Mapping[str, Any]) -> float:
-    """What the leading candidates are ranked by: slope + separation + evenness."""
-    names = ("slope", "separation", "evenness")  # records of older versions lack the last one
-    return float(sum(candidate.get(name) or 0.0 for name in names))
-
-
 def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
     """How far the first candidate stands out from the second."""
-    first, second = (*map(score, candidates[:2]), 0.0)[:2]
+    first, second = (*(c["score"] for c in candidates[:2]), 0.0)[:2]
     if first >= max(CLEAR * second, 0.0):
         return "clear: its score is twice the next one's or more"
     return "not clear: the next candidates are nearly as good"

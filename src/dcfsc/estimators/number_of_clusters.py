@@ -51,7 +51,7 @@ NEIGHBOURHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
 LEADING = 3  # a graph is for its so many candidates of largest slope
 AGAIN = 5  # candidates of largest mean slope that are looked at again, each with its neighbours
-TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are smaller, and far below FLOOR
+TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are far below the slopes' floor
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Suggestion(Sequence[Candidate]):
             "k": self.k,
             "method": self.method,
             "n_samples": self.n_samples,
-            "candidates": [asdict(candidate) for candidate in self.candidates[:most]],
+            "candidates": [{**asdict(c), "score": c.score} for c in self.candidates[:most]],
             "eigenvalues": self.eigenvalues.tolist(),
             "representation": self.representation,
         }

@@ -1,4 +1,4 @@
-"""Scores of labels and of coefficients.
+"""Scores of labels and of coefficients, and evidence for a number of clusters.
 
 Functions take NumPy arrays and return numbers.
 """
