@@ -149,7 +149,7 @@ def test_bounds_are_upper_bounds_and_not_loose(d):
     Y = uneven_norms(2000, d)
     half = HalfFilter(Y, group=4)
     Q = rows(50, d, seed=8)
-    U = half._bounds(Q, None)[:, : half.n_groups].double()
+    U = half._bounds(Q, None)[0][:, : half.n_groups].double()
     exact = (Q.double() @ Y.double().T).abs() / Q.double().norm(dim=1, keepdim=True)
     exact /= half.scale
     exact = torch.nn.functional.pad(exact, (0, -2000 % half.width))
@@ -165,7 +165,7 @@ def test_the_error_of_the_worst_rounding_stays_inside_the_bound():
     q = torch.full((1, d), 1 + 2.0**-11) * d**-0.5
     Y = torch.full((300, d), 1 + 3 * 2.0**-11)
     half = HalfFilter(Y, group=1)
-    U = half._bounds(q, None)[:, : half.n_groups].double()
+    U = half._bounds(q, None)[0][:, : half.n_groups].double()
     cosine = float((q.double() @ Y[0].double()) / (q.double().norm() * half.scale))
     assert (cosine <= U).all()
 
@@ -174,8 +174,8 @@ def test_not_a_number_is_never_proven():
     Y = rows(400, 4)
     Y[7, 2] = float("nan")
     half = HalfFilter(Y, group=1)
-    columns, rest = half.candidates(Y[:9], None, 5)
-    assert columns.shape == (9, 5)
+    groups, rest = half.groups(Y[:9], None, 5)
+    assert half.columns(groups).shape == (9, 5)
     assert not half.proves(Y[:9], torch.ones(9), rest).any()
 
 

@@ -120,7 +120,7 @@ def test_a_kernel_that_cannot_be_built_is_left_and_a_full_device_is_said(monkeyp
     half_filter._kernel_failed(RuntimeError("no compiler"))
     assert half_filter._failed == ["no compiler"]
     assert "no compiler" in caplog.text
-    assert half_filter._kernel() is None
+    assert half_filter._kernels() is None
 
 
 def test_cells_without_points_keep_their_centres():

@@ -19,7 +19,7 @@ from torch import Tensor
 from dcfsc.errors import unknown_name
 from dcfsc.stages import progress
 
-from .half_filter import KERNEL_WIDTH, HalfFilter
+from .half_filter import KERNEL_WIDTH, LANES, MOST_RANKED, HalfFilter, fused
 
 logger = logging.getLogger("dcfsc")
 
@@ -205,6 +205,17 @@ def _rank(
     return products.gather(1, top), columns.gather(1, top)
 
 
+def _rank_groups(
+    half: HalfFilter, Q: Tensor, Y: Tensor, groups: Tensor, k: int, own: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """:func:`_rank` of the columns of ``groups`` (b, keep)."""
+    found = None
+    if Q.shape[1] <= KERNEL_WIDTH and groups.shape[1] * half.group <= MOST_RANKED:
+        none = groups.new_full((len(Q),), -1) if own is None else own
+        found = fused("ranked_groups", Q, Y, none, groups, k, half.group, LANES)
+    return _rank(Q, Y, half.columns(groups), k, own) if found is None else found
+
+
 def _products(Q: Tensor, Y: Tensor, columns: Tensor) -> Tensor:
     """q_i . y_j for j in row i of ``columns`` (b, m), in the precision of the data: (b, m)."""
     rows = Y[columns.reshape(-1)].view(*columns.shape, Y.shape[1])
@@ -219,6 +230,7 @@ def _filtered(
 ) -> tuple[Tensor, Tensor]:
     """The half scan: two rounds with more and more groups, then the plain scan for what is left."""
     n = Q.shape[0]
+    Y = Y.contiguous()
     half = HalfFilter(Y, group)
     values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
@@ -230,8 +242,8 @@ def _filtered(
         for rows in pending.split(max(1, min(half.block_rows, step))):
             mine = None if own is None else own[rows]
             q = Q[rows]
-            columns, rest = half.candidates(q, mine, keep)
-            values[rows], indices[rows] = _rank(q, Y, columns, k, mine)
+            groups, rest = half.groups(q, mine, keep)
+            values[rows], indices[rows] = _rank_groups(half, q, Y, groups, k, mine)
             proven.append(half.proves(q, values[rows, -1].abs(), rest))
         pending = pending[~torch.cat(proven)]
         if len(pending) == 0:

@@ -26,6 +26,9 @@ logger = logging.getLogger("dcfsc")
 # t = 0, ..., G - 1: a maximum over t needs no reduction across a tile, only between tiles.
 KERNEL_WIDTH = 64  # features up to which the fused kernel is used; see half_kernel
 LANES = 128
+# What a kernel that ranks a row holds at once: its candidates, and the stretches of its bounds.
+MOST_RANKED = 4096
+_MOST_STRETCHES = 8192
 _BOUND_BYTES = 256 << 20
 _COARSE = 32
 _LARGE = 2_000_000
@@ -59,22 +62,28 @@ class HalfFilter:
         rows = _BOUND_BYTES // (4 * self.n_groups)
         return max(LANES, min(8192, rows // LANES * LANES))
 
-    def candidates(self, Q: Tensor, own: Tensor | None, keep: int) -> tuple[Tensor, Tensor]:
-        """Columns of the ``keep`` groups with the largest bounds, and the bound of the next.
+    def groups(self, Q: Tensor, own: Tensor | None, keep: int) -> tuple[Tensor, Tensor]:
+        """The ``keep`` groups (b, keep) with the largest bounds, and the bound of the next.
 
-        Q is (b, d). Returns columns (b, keep * group), of which those >= N are none, and (b,),
-        0 where no group is left out.
+        Q is (b, d). The bound is (b,), 0 where no group is left out.
         """
-        U = self._bounds(Q, own)
+        U, maxima = self._bounds(Q, own)
         if keep >= self.n_groups:
-            chosen = torch.arange(self.n_groups, device=Q.device).expand(len(Q), -1)
-            rest = U.new_zeros(len(Q))
-        else:
-            bounds, order = _largest(U, keep + 1)
-            chosen, rest = order[:, :keep], bounds[:, keep]
-        first = chosen // LANES * self.width + chosen % LANES
-        steps = torch.arange(0, self.width, LANES, device=Q.device)
-        return (first[:, :, None] + steps).flatten(1), rest
+            every = torch.arange(self.n_groups, device=Q.device).expand(len(Q), -1)
+            return every, U.new_zeros(len(Q))
+        chosen = None
+        if keep * _COARSE < MOST_RANKED and keep < maxima.shape[1] <= _MOST_STRETCHES:
+            chosen = fused("largest_groups", U, maxima, keep)
+        if chosen is None:
+            bounds, order = _largest(U, maxima, keep + 1)
+            chosen = order[:, :keep], bounds[:, keep]
+        return chosen
+
+    def columns(self, groups: Tensor) -> Tensor:
+        """The columns (b, keep * group) of groups (b, keep); those >= N are none."""
+        first = groups // LANES * self.width + groups % LANES
+        steps = torch.arange(0, self.width, LANES, device=groups.device)
+        return (first[:, :, None] + steps).flatten(1)
 
     def proves(self, Q: Tensor, smallest: Tensor, rest: Tensor) -> Tensor:
         """Whether no column left out can exceed ``smallest`` (b,), the k-th |q . y| found.
@@ -91,25 +100,28 @@ class HalfFilter:
         relative = 2.01 * 2.0**-11 + (self.d + 16) * 2.0**-21
         return relative * norms + 2.01 * self.d**0.5 * 2.0**-25
 
-    def _bounds(self, Q: Tensor, own: Tensor | None) -> Tensor:
-        """Upper bounds (b, n_groups and a few), the last few columns being -1."""
+    def _bounds(self, Q: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Upper bounds (b, n_groups and a few), and the maxima of stretches of 32 of them.
+
+        The last few columns are -1.
+        """
         length = torch.linalg.vector_norm(Q, dim=1, keepdim=True)
         q = torch.empty(len(Q), self.Y.shape[1], dtype=torch.float16, device=Q.device)
         q[:] = _half(Q / length.masked_fill(length == 0, 1.0))
         if own is None:
             own = torch.full((len(Q),), -1, device=Q.device)
-        U = torch.empty(len(Q), -(-self.n_groups // _COARSE) * _COARSE, device=Q.device)
-        U[:, self.n_groups :] = -1.0
-        kernel = _kernel() if Q.is_cuda and q.shape[1] <= KERNEL_WIDTH else None
-        if kernel is not None:
-            try:
-                kernel(q, self.Y, own, self.error, U, self.group, LANES)
-                return U
-            except Exception as error:  # a kernel that cannot be built: no compiler, old driver
-                _kernel_failed(error)
-        return self._bounds_by_tiles(q, own, U)
+        found = None
+        if q.shape[1] <= KERNEL_WIDTH:
+            rest = self.error, self.group, LANES, _COARSE
+            found = fused("group_bounds", q, self.Y, own, *rest)
+        if found is None:
+            U = self._bounds_by_tiles(q, own)
+            found = U, U.view(len(Q), -1, _COARSE).amax(2)
+        return found
 
-    def _bounds_by_tiles(self, q: Tensor, own: Tensor, U: Tensor) -> Tensor:
+    def _bounds_by_tiles(self, q: Tensor, own: Tensor) -> Tensor:
+        U = torch.empty(len(q), -(-self.n_groups // _COARSE) * _COARSE, device=q.device)
+        U[:, self.n_groups :] = -1.0
         for start in range(0, self.n, self.width):
             y = self.Y[start : start + self.width]
             if q.is_cuda:
@@ -141,18 +153,16 @@ def _half(X: Tensor) -> Tensor:
     return F.pad(X, (0, _padded(X.shape[1]) - X.shape[1])).to(torch.float16)
 
 
-def _largest(U: Tensor, m: int) -> tuple[Tensor, Tensor]:
+def _largest(U: Tensor, maxima: Tensor, m: int) -> tuple[Tensor, Tensor]:
     """The m largest entries of each row of U (b, w) and their places, in descending order.
 
-    Of stretches of 32 entries the m with the largest maxima hold them all, so that U itself is
-    read once: a selection over whole rows reads it many times.
+    ``maxima`` are those of stretches of 32 entries. The m stretches with the largest hold them all,
+    so that U itself is read once: a selection over whole rows reads it many times.
     """
-    b, w = U.shape
-    stretches = w // _COARSE
-    if stretches <= 2 * m:
+    if maxima.shape[1] <= 2 * m:
         top = U.topk(m, dim=1)
         return top.values, top.indices
-    chosen = U.view(b, stretches, _COARSE).amax(2).topk(m, dim=1, sorted=False).indices
+    chosen = maxima.topk(m, dim=1, sorted=False).indices
     inside = torch.arange(_COARSE, device=U.device)
     places = (chosen[:, :, None] * _COARSE + inside).flatten(1)
     top = U.gather(1, places).topk(m, dim=1)
@@ -162,14 +172,26 @@ def _largest(U: Tensor, m: int) -> tuple[Tensor, Tensor]:
 _failed: list[str] = []
 
 
-@cache
-def _import_kernel() -> Any:
+def fused(name: str, rows: Tensor, *args: Any) -> Any:
+    """What the kernel of that name gives for rows on a GPU; None where it cannot be had."""
+    kernels = _kernels() if rows.is_cuda else None
+    if kernels is None:
+        return None
     try:
-        from .half_kernel import group_bounds
+        return getattr(kernels, name)(rows, *args)
+    except Exception as error:  # a kernel that cannot be built: no compiler, old driver
+        _kernel_failed(error)
+        return None
+
+
+@cache
+def _import_kernels() -> Any:
+    try:
+        from . import half_kernel
     except ImportError:
         logger.info("neighbour scan: no Triton here; tiles are multiplied by PyTorch")
         return None
-    return group_bounds
+    return half_kernel
 
 
 # Releases of PyTorch before 2.8 have no AcceleratorError.
@@ -179,9 +201,9 @@ _OF_THE_DEVICE: tuple[type[Exception], ...] = (
 )
 
 
-def _kernel() -> Any:
-    """The fused kernel, or None where it cannot be had."""
-    return None if _failed else _import_kernel()
+def _kernels() -> Any:
+    """The module of kernels, or None where they cannot be had."""
+    return None if _failed else _import_kernels()
 
 
 def _kernel_failed(error: Exception) -> None:
