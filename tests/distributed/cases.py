@@ -68,7 +68,7 @@ def gradients() -> Results:
     for kind in SPECS:
         network, X = network_and_samples(kind)
         step = ChunkedStep(network, X, 10, (SelfExpressionTerm(0.3),))
-        parts, ridge = step(Absolute(0.7))
+        parts, ridge = step(Absolute(0.7))()
         found[f"{kind} loss"] = sum(parts.values())
         found[f"{kind} degrees of freedom"] = ridge["effective_dof"]
         for name, parameter in network.named_parameters():

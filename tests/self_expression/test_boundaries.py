@@ -15,7 +15,6 @@ from dcfsc.self_expression import (
     dense_self_expression,
     elastic_net,
     elastic_net_self_expression,
-    feature_form,
     joint_affinity,
     kernel_matrix,
     kernel_sparse_self_expression,
@@ -216,43 +215,6 @@ def test_single_precision_ends_where_two_digits_would_be_lost(complement, dtype)
     assert float(operator.complement.min()) == pytest.approx(complement, rel=1e-5)
     assert operator.Y.dtype == dtype
     assert operator.dense().dtype == torch.float32
-
-
-class PlainMatrix:
-    """In place of a matrix split for a GPU's matrix units: its products are those of float32."""
-
-    made = 0
-
-    def __init__(self, A):
-        assert A.dtype == torch.float32
-        PlainMatrix.made += 1
-        self.A = A
-
-    @property
-    def mT(self):
-        return PlainMatrix(self.A.mT)
-
-    def __matmul__(self, other):
-        return self.A @ other.A
-
-
-@pytest.mark.parametrize(("ratio", "whitens"), [(0.5, True), (6000, True), (9000, False)])
-def test_the_path_of_matrix_units_gives_the_same_numbers(ratio, whitens, monkeypatch):
-    """They whiten where float32 loses less than 1e-5: |z| / sqrt(lam) below 84 at unit length."""
-    monkeypatch.setattr(PlainMatrix, "made", 0)
-    monkeypatch.setattr(feature_form, "SplitMatrix", PlainMatrix)
-    monkeypatch.setattr(feature_form, "splits", lambda A, columns: A.dtype == torch.float32)
-    Z, V = torch.nn.functional.normalize(normal(60, 8)), normal(60, 5, seed=1)
-    exact = solve(Z, 1 / ratio, form="samples")
-    operator = FeatureForm(Z.float(), 1 / ratio)
-    assert PlainMatrix.made == (2 if whitens else 0)
-    close = {"rtol": 0, "atol": 1e-4, "check_dtype": False}
-    torch.testing.assert_close(operator.leverage, exact.leverage, **close)
-    torch.testing.assert_close(operator.dense(), exact.dense(), **close)
-    torch.testing.assert_close(operator.matmul(operator._Z), exact.matmul(Z), **close)
-    torch.testing.assert_close(operator.matmul(V.float()), exact.matmul(V), **close)
-    torch.testing.assert_close(operator.rmatmul(V.float()), exact.rmatmul(V), **close)
-    assert PlainMatrix.made > (2 if whitens else 0)
 
 
 @pytest.mark.parametrize("form", ["samples", "features"])

@@ -61,7 +61,7 @@ def test_loss_and_every_gradient_are_those_of_the_full_batch(kind, batch_size, c
     terms = (SelfExpressionTerm(0.3),)
     loss, gradients = full_gradients(network, X, Absolute(0.7), terms)
     network.zero_grad()
-    parts, ridge = ChunkedStep(network, X, batch_size, terms)(Absolute(0.7))
+    parts, ridge = ChunkedStep(network, X, batch_size, terms)(Absolute(0.7))()
     assert sum(parts.values()) == pytest.approx(loss, rel=1e-9)
     for name, parameter in network.named_parameters():
         assert relative(parameter.grad, gradients[name]) < 1e-8, name

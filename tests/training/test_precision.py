@@ -41,7 +41,7 @@ def test_the_network_alone_runs_in_bfloat16(chunked):
         network = Tiny()
         if chunked:
             step = ChunkedStep(network, X, 8, (), precision)
-            loss = step(Absolute(0.5))[0]["reconstruction"]
+            loss = step(Absolute(0.5))()[0]["reconstruction"]
             latent = step.encode()
         else:
             state, _ = forward(network, X, Absolute(0.5), precision)
@@ -151,9 +151,9 @@ def test_convolutions_are_repeatable_within_the_block_alone(monkeypatch, allow_t
 def test_a_compiled_step_runs_what_was_compiled(monkeypatch):
     network, seen = Tiny(), []
     monkeypatch.setattr(torch, "compile", lambda part: lambda x: seen.append(part) or part(x))
-    plain = _WholeBatch(network, samples(), ())(Absolute(0.5))
+    plain = _WholeBatch(network, samples(), ())(Absolute(0.5))()
     assert seen == []
-    assert _WholeBatch(network, samples(), (), "float32", True)(Absolute(0.5)) == plain
+    assert _WholeBatch(network, samples(), (), "float32", True)(Absolute(0.5))() == plain
     assert seen == [network.encoder, network.decoder]
 
 

@@ -463,7 +463,7 @@ class OfReconstruction:
 
 def test_a_term_may_leave_the_latents_alone():
     X, ours, theirs = samples(), Tiny(), Tiny()
-    parts, _ = ChunkedStep(ours, X, 6, (OfReconstruction(),))(Absolute(0.5))
+    parts, _ = ChunkedStep(ours, X, 6, (OfReconstruction(),))(Absolute(0.5))()
     Z = theirs.encoder(X)
     decoded = theirs.decoder(dense_B(Z.detach(), 0.5) @ Z)
     expected = {

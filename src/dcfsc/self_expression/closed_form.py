@@ -56,11 +56,15 @@ class ClosedForm(Operator):
         """tr H = sum_i s_i^2 / (s_i^2 + lam): the effective number of degrees of freedom."""
         return distributed.total_number(float(self.leverage.sum()))
 
-    def apply(self, V: Tensor) -> Tensor:
-        """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient)."""
-        return _ApplyConstant.apply(V, self)
+    def apply(self, V: Tensor, rounded: bool = False) -> Tensor:
+        """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient).
 
-    def for_backward(self) -> ClosedForm:
+        ``rounded`` lets a GPU multiply gradients in half precision, for those of a network that
+        has no more.
+        """
+        return _ApplyConstant.apply(V, self, rounded)
+
+    def for_backward(self, rounded: bool) -> ClosedForm:
         """What :meth:`rmatmul` needs of the operator: back-propagation keeps that alone."""
         return self
 
@@ -82,16 +86,17 @@ class _ApplyConstant(torch.autograd.Function):
     """V -> B V and back: dL/dV = B' dL/d(BV)."""
 
     @staticmethod
-    def forward(ctx: Any, V: Tensor, operator: ClosedForm) -> Tensor:
-        ctx.operator = operator.for_backward()
+    def forward(ctx: Any, V: Tensor, operator: ClosedForm, rounded: bool) -> Tensor:
+        product = operator.matmul(V)
+        ctx.operator = operator.for_backward(rounded)
         # Back-propagation may run in a thread that does not know whether samples are divided.
         ctx.context = copy_context()
-        return operator.matmul(V)
+        return product
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.context.run(ctx.operator.rmatmul, gradient), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.context.run(ctx.operator.rmatmul, gradient), None, None
 
 
 def check_problem(Z: Tensor, lam: float) -> None:
@@ -103,20 +108,34 @@ def check_problem(Z: Tensor, lam: float) -> None:
         raise InputError(f"lam must be a positive number; got {lam}.")
 
 
-def cholesky(A: Tensor, lam: float, least: float = 0.0) -> Tensor:
-    """Lower Cholesky factor of A + lam I (A is overwritten), or a word if lam is too small.
+class Cholesky:
+    """Lower Cholesky factor L of A + lam I (A is overwritten), or a word if lam is too small.
 
-    ``least``: the smallest lam that is not lost, where more than the factor's existence is asked.
+    A GPU is waited for only once before the factorisation and once in :meth:`check`, which the
+    caller calls when there is enough other work under way. ``least`` is the smallest lam that is
+    not lost, where more than the factor's existence is asked. ``trace`` is that of A.
     """
-    largest = float(A.diagonal().max())
-    if not largest < float("inf"):  # also catches NaN
-        raise InputError("Z contains NaN or infinite values (or squares that overflow).")
-    A.diagonal().add_(lam)
-    L, info = torch.linalg.cholesky_ex(A)
-    least = max(least, largest * torch.finfo(A.dtype).eps)
-    if lam < least or int(info) != 0:
-        raise InputError(
-            f"lam={lam:.3g} is too small beside Z'Z (largest entry {largest:.3g}); "
-            f"use a lam of at least {max(largest * 1e-13, 2.0 * least):.3g}."
-        )
-    return L
+
+    def __init__(self, A: Tensor, lam: float, least: float = 0.0):
+        diagonal = A.diagonal()
+        self.largest, self.trace = torch.stack((diagonal.max(), diagonal.sum())).tolist()
+        if not self.largest < float("inf"):  # also catches NaN
+            raise InputError("Z contains NaN or infinite values (or squares that overflow).")
+        self.lam, self.least = lam, max(least, self.largest * torch.finfo(A.dtype).eps)
+        diagonal.add_(lam)
+        self.L, self.info = torch.linalg.cholesky_ex(A)
+
+    def check(self, info: float) -> None:
+        """Refuse the factor that :attr:`info`, as a number, says there is none of."""
+        if self.lam < self.least or info != 0:
+            raise InputError(
+                f"lam={self.lam:.3g} is too small beside Z'Z (largest entry {self.largest:.3g}); "
+                f"use a lam of at least {max(self.largest * 1e-13, 2.0 * self.least):.3g}."
+            )
+
+
+def cholesky(A: Tensor, lam: float, least: float = 0.0) -> Tensor:
+    """The factor L of :class:`Cholesky`, checked."""
+    factor = Cholesky(A, lam, least)
+    factor.check(int(factor.info))
+    return factor.L

@@ -11,8 +11,8 @@ from torch import Tensor
 from dcfsc import distributed
 from dcfsc.neighbours import largest_among, largest_inner_products, unit_rows
 
-from .closed_form import ClosedForm, cholesky
-from .gram import gram, row_chunks
+from .closed_form import Cholesky, ClosedForm
+from .gram import gram, row_chunks, squared_lengths
 from .products import SplitMatrix, splits
 from .triangular import triangular_inverse
 
@@ -32,10 +32,13 @@ class RidgeFactor:
     products with them are safe in the precision of the data.
     """
 
-    def __init__(self, G: Tensor, lam: float):
-        """G is (d, d) float64 and is overwritten."""
+    def __init__(self, G: Tensor, lam: float, checked: bool = True):
+        """G is (d, d) float64 and is overwritten; ``checked=False`` leaves that to the caller."""
         self.lam = float(lam)
-        self.L = cholesky(G, self.lam)
+        self.cholesky = Cholesky(G, self.lam)
+        self.L = self.cholesky.L
+        if checked:
+            self.cholesky.check(int(self.cholesky.info))
 
     def whiten(self, z: Tensor) -> Tensor:
         """Rows z (n, d) -> rows y = L^-1 z (n, d) in float64."""
@@ -67,40 +70,51 @@ class FeatureForm(ClosedForm):
 
     form = "features"
     is_divisible = True
+    # On a GPU's matrix units: the parts that products split their factors into, and Y's own.
+    _parts = 2
+    _split: SplitMatrix | None = None
 
     def __init__(self, Z: Tensor, lam: float, G: Tensor | None = None):
         """G is Z'Z of all processes' rows if it is known, and is overwritten."""
         super().__init__(Z, lam)
         G = distributed.total(gram(Z)) if G is None else G
-        mean_square = float(G.diagonal().sum()) / distributed.total_number(self.n)
-        self.factor = RidgeFactor(G, lam)
+        # Split before the GPU is waited for, so that there is no second wait.
+        split = SplitMatrix(Z).without_zeros() if splits(Z, self.dim) else None
+        self.factor = RidgeFactor(G, lam, checked=False)
         self._Z = Z
+        mean_square = self.factor.cholesky.trace / distributed.total_number(self.n)
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
         loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
-        self.Y, self.complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim))
-        if Z.dtype != torch.float64 and self._smallest_complement() < SMALLEST_COMPLEMENT:
+        self.Y, self.complement = self._whitened(Z, split if loss < 1e-5 else None)
+        del split
+        smallest = self._checked_smallest_complement()
+        if Z.dtype != torch.float64 and distributed.smallest_number(smallest) < SMALLEST_COMPLEMENT:
             self.Y = self.factor.whiten(Z)
         self.directions, self.leverage = self.Y, 1.0 - self.complement
 
-    def _smallest_complement(self) -> float:
-        least = float(self.complement.min()) if self.n else 1.0
-        return distributed.smallest_number(least)
+    def _checked_smallest_complement(self) -> float:
+        """min 1 - h of this process's samples; the same look at the GPU checks the factor."""
+        c = self.complement
+        least = torch.cat((c, c.new_ones(1))).min()
+        smallest, info = torch.stack((least, self.factor.cholesky.info.to(c.dtype))).tolist()
+        self.factor.cholesky.check(info)
+        return float(smallest)
 
-    def _whitened(self, Z: Tensor, on_matrix_units: bool) -> tuple[Tensor, Tensor]:
-        """Y (N, d) in the precision of Z, and 1 - h (N,) in float64."""
-        if on_matrix_units:
-            Y = SplitMatrix(Z) @ SplitMatrix(self.factor.inverse.mT.to(Z.dtype))
+    def _whitened(self, Z: Tensor, split: SplitMatrix | None) -> tuple[Tensor, Tensor]:
+        """Y (N, d) in the precision of Z, and 1 - h (N,) in float64; ``split`` is Z in parts."""
+        if split is not None:
+            Y = split @ SplitMatrix(self.factor.inverse.mT.to(Z.dtype))
         else:
             Y = torch.empty_like(Z)
         complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
         for rows in row_chunks(self.n, self.dim, Z.device):
-            y = Y[rows].to(torch.float64) if on_matrix_units else self.factor.whiten(Z[rows])
-            if not on_matrix_units:
+            y = self.factor.whiten(Z[rows]) if split is None else Y[rows]
+            if split is None:
                 Y[rows] = y.to(Y.dtype)
             # h <= |z|^2 / (|z|^2 + lam) < 1 in exact arithmetic; rounding must not pass it.
-            floor = self.lam / (self.lam + Z[rows].to(torch.float64).square().sum(1))
-            complement[rows] = torch.maximum(1.0 - y.square().sum(1), floor)
+            floor = self.lam / (self.lam + squared_lengths(Z[rows]))
+            complement[rows] = torch.maximum(1.0 - squared_lengths(y), floor)
         return Y, complement
 
     def _from_directions(self, products: Tensor) -> Tensor:
@@ -122,9 +136,13 @@ class FeatureForm(ClosedForm):
         u = V.to(self.Y.dtype) / c
         return torch.addcmul(self._scatter(self._gather(u)), h, u, value=-1).to(V.dtype)
 
-    def for_backward(self) -> FeatureForm:
+    def for_backward(self, rounded: bool) -> FeatureForm:
         kept = copy.copy(self)
         del kept.factor, kept._Z  # three d x d matrices in float64, and the samples
+        kept._parts = 1 if rounded else 2
+        if kept._split is not None:
+            kept._split = kept._split.leading(kept._parts)
+            kept.Y = kept.directions = self.Y.new_empty(0)  # its parts serve all products
         return kept
 
     def rows(self, start: int, stop: int) -> Tensor:
@@ -150,19 +168,22 @@ class FeatureForm(ClosedForm):
 
     def _gather(self, V: Tensor) -> Tensor:
         """Y'V, (d, p), over the samples of all processes."""
-        if splits(self.Y, V.shape[1]):
-            return distributed.total(self._split.mT @ SplitMatrix(V))
-        return distributed.total(self.Y.mT @ V)
+        Y = self._in_parts(V.shape[1])
+        product = self.Y.mT @ V if Y is None else Y.mT @ SplitMatrix(V, self._parts)
+        return distributed.total(product)
 
     def _scatter(self, S: Tensor) -> Tensor:
         """Y S, (N, p)."""
-        if splits(self.Y, S.shape[1]):
-            return self._split @ SplitMatrix(S)
-        return self.Y @ S
+        Y = self._in_parts(S.shape[1])
+        return self.Y @ S if Y is None else Y @ SplitMatrix(S, self._parts)
 
-    @cached_property
-    def _split(self) -> SplitMatrix:
-        return SplitMatrix(self.Y)
+    def _in_parts(self, columns: int) -> SplitMatrix | None:
+        """Y in parts for products with so many columns, None where it is multiplied as it is."""
+        if len(self.Y) and not splits(self.Y, columns):
+            return None
+        if self._split is None:
+            self._split = SplitMatrix(self.Y)
+        return self._split
 
     def _columns(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """h and 1 - h as columns (N, 1)."""

@@ -40,9 +40,19 @@ def add_gram(G: Tensor, Z: Tensor) -> Tensor:
         for start in range(0, d, block):
             stop = min(start + block, d)
             G[start:stop, start:] += chunk[:, start:stop].T @ chunk[:, start:]
-    upper = torch.triu(G)
-    G.copy_(upper + torch.triu(G, 1).T)
+    for start in range(0, d, block):
+        stop = min(start + block, d)
+        corner = G[start:stop, start:stop]
+        corner.copy_(torch.triu(corner) + torch.triu(corner, 1).T)
+        G[stop:, start:stop] = G[start:stop, stop:].T
     return G
+
+
+def squared_lengths(Z: Tensor) -> Tensor:
+    """|z|^2 of the rows of Z (n, d), in float64."""
+    if Z.is_cuda:  # one pass without a copy
+        return torch.linalg.vector_norm(Z, dim=1, dtype=torch.float64).square_()
+    return Z.to(torch.float64).square().sum(1)
 
 
 def gram(Z: Tensor) -> Tensor:

@@ -25,31 +25,54 @@ _LARGEST_EXPONENT = 13
 class SplitMatrix:
     """A float32 matrix on a GPU as (A_0 + A_1) / scale in float16, to be multiplied repeatedly.
 
-    The scale stays on the device: nothing here waits for the GPU.
+    With ``count=1`` it is A_0 alone: A rounded to float16. The scale stays on the device: nothing
+    here waits for the GPU but :meth:`without_zeros`.
     """
 
-    def __init__(self, A: Tensor):
+    def __init__(self, A: Tensor, count: int = 2):
         low, high = torch.aminmax(A)
         exponent = _LARGEST_EXPONENT - torch.frexp(torch.maximum(high, -low)).exponent
         # Powers of two within float32; matrices beyond them have lost their digits already.
         self.scale = torch.ldexp(torch.ones_like(high), exponent.clamp(-60, 60))
         scaled = A * self.scale
         first = scaled.to(torch.float16)
-        self.parts = first, scaled.sub_(first).to(torch.float16)
+        self.parts: tuple[Tensor, ...] = (first,)
+        if count == 2:
+            self.parts = first, torch.sub(scaled, first, out=torch.empty_like(first))
+
+    def _with(self, parts: tuple[Tensor, ...]) -> SplitMatrix:
+        other = object.__new__(SplitMatrix)
+        other.scale, other.parts = self.scale, parts
+        return other
 
     @property
     def mT(self) -> SplitMatrix:
-        transposed = object.__new__(SplitMatrix)
-        transposed.scale = self.scale
-        transposed.parts = self.parts[0].mT, self.parts[1].mT
-        return transposed
+        return self._with(tuple(part.mT for part in self.parts))
+
+    def leading(self, count: int) -> SplitMatrix:
+        """The first ``count`` of the parts."""
+        return self._with(self.parts[:count])
+
+    def without_zeros(self) -> SplitMatrix:
+        """The same matrix without A_1 where that is zero, as in half-precision networks."""
+        return self if bool(self.parts[1:] and self.parts[1].any()) else self.leading(1)
 
     def __matmul__(self, other: SplitMatrix) -> Tensor:
-        # Small terms first: they would drown if added last.
-        result = torch.mm(self.parts[0], other.parts[1], out_dtype=torch.float32)
-        for a, b in ((self.parts[1], other.parts[0]), (self.parts[0], other.parts[0])):
-            result.add_(torch.mm(a, b, out_dtype=torch.float32))
+        # Small terms first: they would drown if added last. A_1 B_1 is below the rounding.
+        a, b = self.parts, other.parts
+        pairs = [(a[0], part) for part in b[:0:-1]] + [(part, b[0]) for part in a[::-1]]
+        result = None
+        for pair in pairs:
+            result = _product(*pair, result)
+        assert result is not None
         return result.mul_(1.0 / (self.scale * other.scale))
+
+
+def _product(a: Tensor, b: Tensor, added: Tensor | None) -> Tensor:
+    """a b in float32, with ``added``, which is overwritten."""
+    if added is None:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return torch.addmm(added, a, b, out_dtype=torch.float32, out=added)
 
 
 def splits(A: Tensor, columns: int) -> bool:

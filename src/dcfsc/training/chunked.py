@@ -24,7 +24,7 @@ from dcfsc import distributed
 from dcfsc.self_expression import solve
 
 from .lam import LamRule, ridge_of
-from .loss import LossTerm, Pass, reconstruction_error
+from .loss import Figures, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import network_context, prepare
 
@@ -60,7 +60,7 @@ def chunk_slices(n: int, batch_size: int | None) -> list[slice]:
 
 
 class ChunkedStep:
-    """Leaves the full-batch gradient in the parameters; :meth:`__call__` returns the loss's parts.
+    """Leaves the full-batch gradient in the parameters; a call returns how to read the loss.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class ChunkedStep:
         self.chunks = chunk_slices(len(X), batch_size)
         self._encoder_norms = ExactNorms(network.encoder)
 
-    def __call__(self, lam: LamRule) -> tuple[dict[str, float], dict[str, float]]:
+    def __call__(self, lam: LamRule) -> Figures:
         Z = self.encode()
         operator = solve(Z, lam(Z), form="features" if distributed.active() else "auto")
         E = operator.matmul(Z)
@@ -91,7 +91,8 @@ class ChunkedStep:
             A += direct
         self._encoder_gradient(A)
         sum_gradients(self.network)
-        return parts, ridge_of(operator)
+        ridge = ridge_of(operator)
+        return lambda: (parts, ridge)
 
     def encode(self) -> Tensor:
         """Latents (N, d) of this process's samples, without gradients."""

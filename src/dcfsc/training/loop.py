@@ -17,10 +17,17 @@ from dcfsc.self_expression import ClosedForm, solve
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs
 from .history import History, Plateau
-from .lam import LamRule, ridge_of
-from .loss import LossTerm, Pass, reconstruction_error
+from .lam import LamRule
+from .loss import Figures, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
-from .precision import Compiled, check_compilable, check_precision, network_context, prepare
+from .precision import (
+    Compiled,
+    check_compilable,
+    check_precision,
+    fastest_convolutions,
+    network_context,
+    prepare,
+)
 
 
 def forward(
@@ -35,7 +42,8 @@ def forward(
         latent = network.encoder(X)
     latent = latent.to(X.dtype)
     operator = None if lam is None else solve(latent, lam(latent))
-    expressed = latent if operator is None else operator.apply(latent)
+    half = precision == "bfloat16"  # then gradients have no more than that either
+    expressed = latent if operator is None else operator.apply(latent, rounded=half)
     with network_context(precision, X.device):
         reconstruction = network.decoder(expressed)
     return Pass(X, latent, expressed, reconstruction.to(X.dtype)), operator
@@ -151,7 +159,7 @@ def train(
     check_precision(precision, X.device)
     if compiled:
         check_compilable(X.device, batch_size)
-    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=compiled or None)
     network.train()
     stalled = Plateau(tol, patience)
     done = 0
@@ -162,12 +170,13 @@ def train(
         gradient = _WholeBatch(network, X, terms, precision, compiled)
     else:
         gradient = ChunkedStep(network, X, batch_size, terms, precision)
-    with guarded(checkpoint):
+    with guarded(checkpoint), fastest_convolutions() if compiled else nullcontext():
         for step in range(done + 1, steps + 1):
             start = time.perf_counter()
             optimizer.zero_grad(set_to_none=True)
-            parts, ridge = gradient(lam)
+            figures = gradient(lam)
             optimizer.step()
+            parts, ridge = figures()  # waits for the device, where the step is under way
             loss = sum(parts.values())
             check_finite(loss, "training", step, learning_rate)
             history.record(
@@ -201,15 +210,23 @@ class _WholeBatch:
         if compiled:
             self.network = Compiled(network)
 
-    def __call__(self, lam: LamRule) -> tuple[dict[str, float], dict[str, float]]:
+    def __call__(self, lam: LamRule) -> Figures:
         state, operator = forward(self.network, self.X, lam, self.precision)
         assert operator is not None
-        ridge = ridge_of(operator)
+        ridge, dof = operator.lam, operator.leverage.sum()
         del operator  # back-propagation keeps what it needs
         parts = {"reconstruction": reconstruction_error(state)}
         parts |= {term.name: term(state) for term in self.terms}
-        torch.stack(list(parts.values())).sum().backward()
-        return {name: float(part.detach()) for name, part in parts.items()}, ridge
+        losses = torch.stack(list(parts.values()))
+        losses.sum().backward()
+        seen = torch.cat((losses.detach().double(), dof[None]))
+
+        def read() -> tuple[dict[str, float], dict[str, float]]:
+            *values, effective_dof = seen.tolist()
+            named = dict(zip(parts, values, strict=True))
+            return named, {"lam": ridge, "effective_dof": effective_dof}
+
+        return read
 
 
 @contextmanager

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
+
+# What a step says of itself, the loss's parts and the closed form; reading it may wait for a GPU.
+Figures = Callable[[], tuple[dict[str, float], dict[str, float]]]
 
 
 @dataclass

@@ -49,9 +49,20 @@ def network_context(precision: str, device: torch.device) -> AbstractContextMana
 
 def repeatable_convolutions() -> AbstractContextManager[Any]:
     """Let cuDNN take only algorithms that give the same numbers every time."""
-    allow_tf32 = torch.backends.cudnn.allow_tf32
+    return _convolutions(benchmark=False, deterministic=True)
+
+
+def fastest_convolutions() -> AbstractContextManager[Any]:
+    """Let cuDNN try its algorithms at the first step and take the fastest."""
+    return _convolutions(benchmark=True, deterministic=False)
+
+
+def _convolutions(benchmark: bool, deterministic: bool) -> AbstractContextManager[Any]:
     return torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
+        enabled=True,
+        benchmark=benchmark,
+        deterministic=deterministic,
+        allow_tf32=torch.backends.cudnn.allow_tf32,
     )
 
 
