@@ -140,8 +140,10 @@ def _share_in_own(A: Any, labels: np.ndarray, one_hot: sp.csr_array, points: np.
 
 def _likeliest(p: np.ndarray, labels: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
     """The own cluster and the likeliest others, (n, kept), and their probabilities."""
-    rows = np.arange(len(labels))
-    rank = p.copy()
-    rank[rows, labels] = np.inf
-    order = np.argsort(-rank, axis=1, kind="stable")[:, :kept]
+    rows, rank = np.arange(len(labels)), p.copy()
+    order = np.empty((len(labels), kept), np.int64)
+    order[:, 0] = labels
+    for place in range(1, kept):
+        rank[rows, order[:, place - 1]] = -1.0
+        order[:, place] = rank.argmax(axis=1)
     return order, np.take_along_axis(p, order, axis=1)
