@@ -156,7 +156,8 @@ class ScatteringMetric(Representation):
 
     def solve(self, R: Tensor) -> Combined:
         seen, mirrored = R[:, 0].contiguous(), R[:, 1].contiguous()
-        return Combined(CosineForm(seen), CosineForm(seen, mirrored))
+        alone = CosineForm(seen)
+        return Combined(alone, alone.with_views(mirrored))
 
     @property
     def row_shape(self) -> tuple[int, ...]:
