@@ -84,6 +84,20 @@ def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     assert not torch.equal(one.parts[0].index, one.parts[1].index)
 
 
+@pytest.mark.parametrize("d", [71, 72, 200])  # a part has 72 rows
+def test_parts_share_products_of_rows_where_they_have_no_more_than_columns(d):
+    Z = unit(np.random.default_rng(0).normal(size=(90, d)))
+    one, other = Watched("one"), Watched("other")
+    race([one, other], Z, SETTING)
+    for part in one.parts:
+        assert (part._gram is not None) == (d >= 72)
+        expected = part.Z.double() @ part.Z.double().T if d >= 72 else part.Z.double().T @ part.Z
+        torch.testing.assert_close(part.gram, expected, rtol=1e-12, atol=1e-14)
+    alone = Watched("one")
+    race([alone], Z, SETTING)
+    assert all(part._gram is None for part in alone.parts)  # nobody asked
+
+
 def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate):
     """Written out for one candidate: clusterings of the parts, compared pair by pair."""
     from sklearn.metrics import adjusted_rand_score
