@@ -1,5 +1,7 @@
 """Partitions of random parts of the samples, by which the data choose."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -93,8 +95,17 @@ def test_parts_share_products_of_rows_where_they_have_no_more_than_columns(d):
         assert (part._gram is not None) == (d >= 72)
         expected = part.Z.double() @ part.Z.double().T if d >= 72 else part.Z.double().T @ part.Z
         torch.testing.assert_close(part.gram, expected, rtol=1e-12, atol=1e-14)
+    # and the closed form of all rows starts from them
+    assert (one._products is not None) == (d >= 72)
+    one.setting = other.setting = replace(SETTING, sample_shape=(d,))
+    found, expected = one.solve(Z), Given(one.setting).solve(Z)
+    assert one._products is None
+    assert found.lam == pytest.approx(expected.lam, rel=1e-12)
+    torch.testing.assert_close(found.rows(0, 90), expected.rows(0, 90), rtol=1e-9, atol=1e-12)
+    assert other.solve(Z.clone()).lam == pytest.approx(expected.lam, rel=1e-12)
     alone = Watched("one")
     race([alone], Z, SETTING)
+    assert alone._products is None
     assert all(part._gram is None for part in alone.parts)  # nobody asked
 
 

@@ -127,6 +127,9 @@ class Representation(ABC):
     def prepare(self, Z: Tensor) -> None:  # noqa: B027
         """Learn from the sample Z (n, d) what its parts may share when stability is measured."""
 
+    def share(self, Z: Tensor, products: Tensor) -> None:  # noqa: B027
+        """Keep, if it helps, the products Z Z' (n, n) in float64 of a sample that is everything."""
+
     @abstractmethod
     def solve_part(self, part: Part) -> Operator:
         """The operator of a part of the sample, seen as if there were no other samples."""

@@ -145,6 +145,9 @@ def _parts(
     """
     shared = len(candidates) > 1 and int(SHARE * len(judged)) <= Z.shape[1]
     products = outer_gram(Z[judged]) if shared else None
+    if products is not None and len(judged) == len(Z):
+        for candidate in candidates:
+            candidate.share(Z, products)
 
     def part_of(among: Tensor) -> Part:
         gram = None if products is None else products[among[:, None], among]
