@@ -63,9 +63,18 @@ class Scattering:
         """Coefficients (n, paths, h', w') of images (n, h, w), float32 on the device."""
         out = torch.empty((len(images), *self.shape), dtype=torch.float32, device=self._device)
         # Blocks at the same time, a thread each: not every library's transforms have more.
-        pairs = zip(images.split(self._block), out.split(self._block), strict=True)
+        size = self._block_of(len(images))
+        pairs = zip(images.split(size), out.split(size), strict=True)
         one_a_core(lambda pair: self._scatter(*pair), pairs, self._device)
         return out
+
+    def _block_of(self, n: int) -> int:
+        """How many of n images to a block, so that all cores have as many blocks."""
+        if self._device.type != "cpu":
+            return self._block
+        threads = torch.get_num_threads()
+        rounds = max(1, -(-n // (threads * self._block)))
+        return max(1, -(-n // (threads * rounds)))
 
     def _scatter(self, x: Tensor, out: Tensor) -> None:
         x = pad(x, self._zeros)[:, self._rows][:, :, self._columns]  # (n, M, N)
