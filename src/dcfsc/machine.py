@@ -169,6 +169,17 @@ def one_a_core(
         torch.set_num_threads(threads)
 
 
+def leaves_a_core_idle(items: int, device: torch.device) -> bool:
+    """Whether :func:`one_a_core` has a core with nothing to do while the last of the items run.
+
+    Another item of about the same length then costs no time.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    return device.type == "cpu" and items > threads and items % threads > 0
+
+
 class PeakMemory:
     """The peak of the memory that a block of code holds.
 

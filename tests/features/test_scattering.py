@@ -64,6 +64,26 @@ def test_blocks_of_images_do_not_change_the_result():
     assert torch.allclose(scattering(x), by_one, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_all_cores_have_as_many_blocks(threads):
+    scattering = Scattering((16, 16), 2, 4, CPU)
+    scattering._block = 10
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        sizes = [scattering._block_of(n) for n in (0, 1, 7, 20, 21, 60, 64)]
+    finally:
+        torch.set_num_threads(before)
+    assert (
+        sizes
+        == {
+            1: [1, 1, 7, 10, 7, 10, 10],
+            2: [1, 1, 4, 10, 6, 10, 8],
+            3: [1, 1, 3, 7, 7, 10, 8],
+        }[threads]
+    )
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_components_are_those_of_scikit_learn(whole):
     rng = np.random.default_rng(0)

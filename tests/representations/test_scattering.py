@@ -1,6 +1,7 @@
 """Images by their scattering coefficients: chosen, refused, saved, divided among processes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,6 +145,35 @@ def test_a_part_has_the_metric_of_its_own_neighbours(rows):
     assert operator.n == 80
     torch.testing.assert_close(operator.parts[0].views[0], in_metric(plain, T))
     torch.testing.assert_close(operator.parts[1].views[1], in_metric(mirrored, T))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_metric_is_found_once_whether_or_not_others_are_compared_meanwhile(rows, threads):
+    expected = ScatteringMetric(SETTING)
+    expected.fit(rows)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = ScatteringMetric(SETTING)
+        stability.race([found], rows, SETTING)
+        assert (found._fitted is not None) == (threads == 2)  # three parts on two cores
+        found.fit(rows)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found.T, expected.T, rtol=1e-4, atol=1e-4 * float(found.T.max()))
+    T = found.T
+    found.fit(rows)
+    assert found.T is T
+    # other clusters, or other coefficients, have another metric
+    found.setting = replace(SETTING, n_clusters=5)
+    found.fit(rows)
+    assert found.T is not T
+    T = found.T
+    found.prepare(rows)
+    found.fit(rows)
+    assert found.T is not T
+    found.transform(rows)
+    assert found._fitted is None
 
 
 def test_mirrored_features_are_those_of_the_mirrored_images(drift, rows, seen):

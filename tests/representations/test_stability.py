@@ -1,5 +1,7 @@
 """Partitions of random parts of the samples, by which the data choose."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -82,6 +84,29 @@ def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
         assert len(a.Z) == int(SHARE * 90)
         assert torch.equal(a.Z, separate[a.index])
     assert not torch.equal(one.parts[0].index, one.parts[1].index)
+
+
+@pytest.mark.parametrize("d", [71, 72, 200])  # a part has 72 rows
+def test_parts_share_products_of_rows_where_they_have_no_more_than_columns(d):
+    Z = unit(np.random.default_rng(0).normal(size=(90, d)))
+    one, other = Watched("one"), Watched("other")
+    race([one, other], Z, SETTING)
+    for part in one.parts:
+        assert (part._gram is not None) == (d >= 72)
+        expected = part.Z.double() @ part.Z.double().T if d >= 72 else part.Z.double().T @ part.Z
+        torch.testing.assert_close(part.gram, expected, rtol=1e-12, atol=1e-14)
+    # and the closed form of all rows starts from them
+    assert (one._products is not None) == (d >= 72)
+    one.setting = other.setting = replace(SETTING, sample_shape=(d,))
+    found, expected = one.solve(Z), Given(one.setting).solve(Z)
+    assert one._products is None
+    assert found.lam == pytest.approx(expected.lam, rel=1e-12)
+    torch.testing.assert_close(found.rows(0, 90), expected.rows(0, 90), rtol=1e-9, atol=1e-12)
+    assert other.solve(Z.clone()).lam == pytest.approx(expected.lam, rel=1e-12)
+    alone = Watched("one")
+    race([alone], Z, SETTING)
+    assert alone._products is None
+    assert all(part._gram is None for part in alone.parts)  # nobody asked
 
 
 def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate):

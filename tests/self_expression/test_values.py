@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.errors import InputError
+from dcfsc.neighbours import largest_inner_products
 from dcfsc.self_expression import (
     Combined,
     CosineForm,
@@ -135,6 +137,32 @@ def test_several_operators_answer_by_the_first_and_code_by_the_last():
     # one set of directions is known where there is one view alone
     assert cosine.directions is Z
     assert CosineForm(Z, Z.flip(0)).directions is None
+
+
+def test_forms_that_share_a_scan_find_what_they_find_alone(monkeypatch):
+    Z = torch.cat([matrix(30, 5), matrix(30, 5)[:9]])  # copies: equal magnitudes
+    other = matrix(39, 5, seed=1)
+    expected = {k: (CosineForm(Z).topk(k), CosineForm(Z, other).topk(k)) for k in (3, 7, 50)}
+    scanned: list[Tensor] = []
+
+    def scan(Q, Y, k, diagonal=None):
+        scanned.append(Y)
+        return largest_inner_products(Q, Y, k, diagonal=diagonal)
+
+    for place in ("sharded", "views"):
+        monkeypatch.setattr(f"dcfsc.neighbours.{place}.largest_inner_products", scan)
+    alone = CosineForm(Z)
+    both = alone.with_views(other)
+    for k, (one, two) in expected.items():
+        scanned.clear()
+        assert all(map(torch.equal, alone.topk(k), one))
+        assert all(map(torch.equal, both.topk(k), two))
+        assert [Y is Z for Y in scanned] == [True, False]
+        # what was found is given away once, and only to those who ask for as many
+        assert all(map(torch.equal, both.topk(k), two))
+        assert [Y is Z for Y in scanned] == [True, False, True, False]
+    alone.topk(3)
+    assert all(map(torch.equal, both.topk(7), expected[7][1]))
 
 
 @pytest.mark.parametrize(

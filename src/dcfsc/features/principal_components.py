@@ -66,8 +66,8 @@ def principal_components(
     """
     rows = S.double()
     mean = rows.mean(0) if center else torch.zeros_like(rows[0])
-    rows = rows - mean
-    squares, U = _leading(rows @ rows.mT, k)
+    rows = rows - mean if center else rows
+    squares, U = _leading(_products(rows), k)
     if float(squares[-1]) > SMALL_SQUARE * float(squares[0]):
         V = (U.mT @ rows) / squares.sqrt()[:, None]
     else:
@@ -77,6 +77,14 @@ def principal_components(
         squares, V = s[:k].square(), V[:k]
     variances = squares / (len(S) - 1 if center else len(S))
     return mean.cpu().numpy(), _oriented(V.cpu().numpy()), variances.cpu().numpy()
+
+
+def _products(rows: Tensor) -> Tensor:
+    """The inner products (n, n) of rows (n, d), in the lower triangle."""
+    G = rows.new_zeros(len(rows), len(rows))
+    for start in range(0, len(rows), BLOCK):  # a block column from its diagonal on
+        G[start:, start : start + BLOCK] = rows[start:] @ rows[start : start + BLOCK].mT
+    return G
 
 
 def _leading(G: Tensor, k: int, lower: bool = True) -> tuple[Tensor, Tensor]:

@@ -106,7 +106,8 @@ class ScatteringComponents:
 
     def project(self, coefficients: Tensor, unit_length: bool = True) -> Tensor:
         """Features (n, k) of scattering coefficients (n, D)."""
-        F = (coefficients - self.mean) @ self.components.T
+        centred = coefficients - self.mean if self.mean.any() else coefficients
+        F = centred @ self.components.T
         return unit_rows(F) if unit_length else F
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

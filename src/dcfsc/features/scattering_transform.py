@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from dcfsc.errors import InputError
+from dcfsc.machine import one_a_core
 
 from .wavelets import at_resolution, gaussian_spectrum, wavelet_spectra
 
@@ -61,9 +62,19 @@ class Scattering:
     def __call__(self, images: Tensor) -> Tensor:
         """Coefficients (n, paths, h', w') of images (n, h, w), float32 on the device."""
         out = torch.empty((len(images), *self.shape), dtype=torch.float32, device=self._device)
-        for part, into in zip(images.split(self._block), out.split(self._block), strict=True):
-            self._scatter(part, into)
+        # Blocks at the same time, a thread each: not every library's transforms have more.
+        size = self._block_of(len(images))
+        pairs = zip(images.split(size), out.split(size), strict=True)
+        one_a_core(lambda pair: self._scatter(*pair), pairs, self._device)
         return out
+
+    def _block_of(self, n: int) -> int:
+        """How many of n images to a block, so that all cores have as many blocks."""
+        if self._device.type != "cpu":
+            return self._block
+        threads = torch.get_num_threads()
+        rounds = max(1, -(-n // (threads * self._block)))
+        return max(1, -(-n // (threads * rounds)))
 
     def _scatter(self, x: Tensor, out: Tensor) -> None:
         x = pad(x, self._zeros)[:, self._rows][:, :, self._columns]  # (n, M, N)

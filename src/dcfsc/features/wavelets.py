@@ -39,7 +39,7 @@ def angles(L: int) -> np.ndarray:
 
 def gaussian_spectrum(shape: tuple[int, int], J: int) -> np.ndarray:
     """The real spectrum (M, N) of the low-pass filter of width 2^J."""
-    return np.fft.fft2(_gabor(shape, WIDTH * 2 ** (J - 1), 0.0, 0.0, 1.0)).real
+    return np.fft.fft2(_periodic(_envelope(shape, WIDTH * 2 ** (J - 1), 0.0, 1.0), shape)).real
 
 
 def at_resolution(spectra: np.ndarray, level: int) -> np.ndarray:
@@ -64,21 +64,30 @@ def _band(n: int, level: int) -> np.ndarray:
 def _morlet(
     shape: tuple[int, int], sigma: float, angle: float, xi: float, slant: float
 ) -> np.ndarray:
-    wave = _gabor(shape, sigma, angle, xi, slant)
-    envelope = _gabor(shape, sigma, angle, 0.0, slant)
+    x, y = _grid(shape)
+    over = _envelope(shape, sigma, angle, slant)
+    # exp(i xi' u) on the grid is the product of what the two axes have of it
+    waves = np.exp(1j * xi * np.cos(angle) * x) * np.exp(1j * xi * np.sin(angle) * y)
+    wave, envelope = (_periodic(f, shape) for f in (over * waves, over))
     return np.fft.fft2(wave - wave.sum() / envelope.sum() * envelope).real
 
 
-def _gabor(
-    shape: tuple[int, int], sigma: float, angle: float, xi: float, slant: float
-) -> np.ndarray:
-    """A Gabor function on the grid (M, N), with its origin at (0, 0)."""
-    M, N = shape
-    before = COPIES // 2
-    x = np.arange(-before * M, (COPIES - before) * M)[:, None].astype(np.float64)
-    y = np.arange(-before * N, (COPIES - before) * N)[None, :].astype(np.float64)
+def _envelope(shape: tuple[int, int], sigma: float, angle: float, slant: float) -> np.ndarray:
+    """exp(-u' C u) / norm on the copies of the grid (M, N), with its origin at (0, 0)."""
+    x, y = _grid(shape)
     across = np.cos(angle) * x + np.sin(angle) * y
     along = np.cos(angle) * y - np.sin(angle) * x
     exponent = (across**2 + (slant * along) ** 2) / (2 * sigma**2)
-    values = np.exp(-exponent + 1j * xi * across)
-    return values.reshape(COPIES, M, COPIES, N).sum(axis=(0, 2)) / (NORM * sigma**2 / slant)
+    return np.exp(-exponent) / (NORM * sigma**2 / slant)
+
+
+def _grid(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the grid (M, N) and its copies."""
+    before = COPIES // 2
+    x, y = (np.arange(-before * n, (COPIES - before) * n, dtype=np.float64) for n in shape)
+    return x[:, None], y[None, :]
+
+
+def _periodic(f: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    M, N = shape
+    return f.reshape(COPIES, M, COPIES, N).sum(axis=(0, 2))

@@ -69,9 +69,19 @@ def largest_inner_products_of_all(Q: Tensor, Y: Tensor, k: int) -> tuple[Tensor,
 
 def largest_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest |y_i . y_j|, j != i, of each row, over the samples of all processes."""
+    return among_in_order(*scan_among(Y, k))
+
+
+def scan_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The same as one scan finds them: equal magnitudes may come in any order."""
     if distributed.active():
         return largest_inner_products_of_all(Y, Y, k)
-    return in_order(*largest_inner_products(Y, Y, k, diagonal=0))
+    return largest_inner_products(Y, Y, k, diagonal=0)
+
+
+def among_in_order(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """What :func:`scan_among` found, by :func:`in_order`; several processes have it so already."""
+    return (values, indices) if distributed.active() else in_order(values, indices)
 
 
 def _merged(values: Tensor, indices: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:

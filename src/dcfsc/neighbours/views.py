@@ -14,16 +14,23 @@ from .sharded import largest_inner_products_of_all
 
 
 def largest_over_views(
-    Q: Tensor, views: Iterable[Tensor], k: int, diagonal: int | None = None
+    Q: Tensor,
+    views: Iterable[Tensor],
+    k: int,
+    diagonal: int | None = None,
+    found: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """max over views a of |q_i . y_ja|, the k largest of each row: values and indices (n, k).
 
     Q is (n, d); every view is (N, d), its row j being column j seen in another way. With
     ``diagonal=o`` the pair (i, i + o) is left out. Where samples are divided among processes and
     ``diagonal`` is given, Q and the views hold this process's samples and the columns are those of
-    all processes.
+    all processes. ``found`` are the k largest by another view, signed, if there is one that was
+    scanned before.
     """
     values: Tensor | None = None
+    if found is not None:
+        values, indices = found[0].abs(), found[1]
     for Y in views:
         # A sample among the k best by its best view is among the k best of that view.
         if distributed.active() and diagonal is not None:

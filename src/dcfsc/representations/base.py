@@ -46,11 +46,11 @@ class Part:
     """A random part of the samples, which is clustered to measure stability."""
 
     # No cached_property: in Python 3.11 it has one lock for all parts, which threads wait for.
-    _gram: Tensor | None = None
     _closed_form: ClosedForm | None = None
 
-    def __init__(self, Z: Tensor, index: Tensor, setting: Setting):
-        self.index, self.setting = index, setting
+    def __init__(self, Z: Tensor, index: Tensor, setting: Setting, gram: Tensor | None = None):
+        """``gram`` is what :attr:`gram` says, if it is known."""
+        self.index, self.setting, self._gram = index, setting, gram
         self.Z = Z[index]
 
     @property
@@ -126,6 +126,9 @@ class Representation(ABC):
 
     def prepare(self, Z: Tensor) -> None:  # noqa: B027
         """Learn from the sample Z (n, d) what its parts may share when stability is measured."""
+
+    def share(self, Z: Tensor, products: Tensor) -> None:  # noqa: B027
+        """Keep, if it helps, the products Z Z' (n, n) in float64 of a sample that is everything."""
 
     @abstractmethod
     def solve_part(self, part: Part) -> Operator:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof, target_dof
+from dcfsc.self_expression.gram import fewer_samples
 
 from .base import SUBSPACE_DIM, Part, Representation, Setting
 
@@ -22,6 +23,7 @@ class Given(Representation):
 
     name = "given"
     has_ridge = True
+    _products: tuple[Tensor, Tensor] | None = None  # all rows Z, and Z Z'
 
     def __init__(self, setting: Setting):
         super().__init__(setting)
@@ -30,6 +32,9 @@ class Given(Representation):
     @classmethod
     def considered(cls, setting: Setting) -> bool:
         return True
+
+    def share(self, Z: Tensor, products: Tensor) -> None:
+        self._products = Z, products
 
     def solve_part(self, part: Part) -> Operator:
         return part.closed_form
@@ -42,11 +47,18 @@ class Given(Representation):
             m = self.setting.subspace_dim
             dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM if m is None else m)
             if self.setting.form == "auto":
-                operator = solve_for_dof(R, dof)
+                operator = solve_for_dof(R, dof, self._known_products(R))
                 self.lam = operator.lam
                 return operator
             self.lam = choose_lam(R, dof)
         return solve(R, self.lam, form=self.setting.form)  # type: ignore[arg-type]
+
+    def _known_products(self, R: Tensor) -> Tensor | None:
+        """R R' if it was shared, and is what the closed form starts from; not kept."""
+        shared, self._products = self._products, None
+        if shared is None or shared[0] is not R or not fewer_samples(R):
+            return None
+        return shared[1]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {}, {"lam": self.lam}

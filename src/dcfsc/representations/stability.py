@@ -23,8 +23,10 @@ function approximation. NIPS 6, 1993.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +34,8 @@ from torch import Tensor
 
 from dcfsc import distributed, metrics, spectral
 from dcfsc.affinity import TopK
-from dcfsc.machine import one_a_core
+from dcfsc.machine import leaves_a_core_idle, one_a_core
+from dcfsc.self_expression.gram import outer_gram
 from dcfsc.stages import stage
 
 from .base import Part, Representation, Setting
@@ -88,11 +91,16 @@ def race(
         candidate.prepare(Z)
     agreements = {c.name: Agreements(setting.n_clusters) for c in candidates}
     leads: dict[str, Lead] = {}
-    parts = [judged[rows] for rows in random_parts(len(judged))]
+    parts = [torch.from_numpy(among).to(Z.device) for among in random_parts(len(judged))]
+    part_of = _parts(candidates, Z, torch.from_numpy(judged).to(Z.device), setting)
     for number in range(LEAST_PARTS, PARTS + 1):
         stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
         new = parts[:number] if number == LEAST_PARTS else parts[number - 1 : number]
-        _compare([favourite, *others], Z, new, setting, affinity, agreements)
+        shown = [part_of(among) for among in new]
+        # Who is alone is taken: where a core would have nothing to do, it is fitted meanwhile.
+        alone = len(candidates) == 1 and leaves_a_core_idle(len(shown), Z.device)
+        fits = [partial(favourite.fit, Z)] if alone else []
+        _compare([favourite, *others], Z, shown, setting, affinity, agreements, fits)
         reference = agreements[favourite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
         others = [c for c in others if leads[c.name].highest > margin]
@@ -106,20 +114,46 @@ def race(
 def _compare(
     candidates: Sequence[Representation],
     Z: Tensor,
-    parts: Sequence[np.ndarray],
+    parts: Sequence[Part],
     setting: Setting,
     affinity: TopK,
     agreements: dict[str, Agreements],
+    first: Sequence[Callable[[], None]] = (),
 ) -> None:
-    """Add the candidates' partitions of some parts of Z to their agreements."""
-    shown = [Part(Z, torch.from_numpy(index).to(Z.device), setting) for index in parts]
+    """Add the candidates' partitions of some parts of Z to their agreements.
+
+    ``first`` is other work, which begins before them.
+    """
     # All parts by a candidate, then by the next: what they share is there when it is needed.
-    work = [(candidate, part) for candidate in candidates for part in shown]
-    found = one_a_core(lambda pair: clustered(*pair, setting, affinity), work, Z.device)
+    work = [(candidate, part) for candidate in candidates for part in parts]
+    tasks: list[Callable[[], Any]] = [*first]
+    tasks += [partial(clustered, *pair, setting, affinity) for pair in work]
+    found = one_a_core(lambda task: task(), tasks, Z.device)[len(first) :]
     for (candidate, part), labels in zip(work, found, strict=True):
         everywhere = np.full(len(Z), -1)
         everywhere[part.index.cpu().numpy()] = labels
         agreements[candidate.name].add(everywhere)
+
+
+def _parts(
+    candidates: Sequence[Representation], Z: Tensor, judged: Tensor, setting: Setting
+) -> Callable[[Tensor], Part]:
+    """Parts of the rows ``judged`` of Z (n, d), by their places among these.
+
+    Parts have most rows in common. So where several candidates are compared, and parts have no more
+    rows than columns, all share the products of rows Z Z'.
+    """
+    shared = len(candidates) > 1 and int(SHARE * len(judged)) <= Z.shape[1]
+    products = outer_gram(Z[judged]) if shared else None
+    if products is not None and len(judged) == len(Z):
+        for candidate in candidates:
+            candidate.share(Z, products)
+
+    def part_of(among: Tensor) -> Part:
+        gram = None if products is None else products[among[:, None], among]
+        return Part(Z, judged[among], setting, gram)
+
+    return part_of
 
 
 def clustered(

@@ -17,7 +17,12 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import largest_among, largest_inner_products, largest_over_views
+from dcfsc.neighbours import (
+    among_in_order,
+    largest_inner_products,
+    largest_over_views,
+    scan_among,
+)
 
 from .operator import Operator
 
@@ -37,6 +42,10 @@ class CosineForm(Operator):
         Rows of unit length (or zero): the samples as they are, then other views of the same.
     """
 
+    _awaited = False  # whether a form with other views wants what a scan of the samples finds
+    _scanned: tuple[int, tuple[Tensor, Tensor]] | None = None
+    _alone: CosineForm | None = None
+
     ranks_by_cosine = True
     codes_samples = True
     is_divisible = True
@@ -47,15 +56,35 @@ class CosineForm(Operator):
         self.dtype, self.device = Z.dtype, Z.device
         self.directions = None if views else Z
 
+    def with_views(self, *views: Tensor) -> CosineForm:
+        """The form of the same samples with other views of them, (N, d) each.
+
+        Its :meth:`topk` takes what the last one here found in the samples as they are, once: both
+        for the cost of one scan less.
+        """
+        form = CosineForm(self.views[0], *views)
+        form._alone, self._awaited = self, True
+        return form
+
     def rows(self, start: int, stop: int) -> Tensor:
         C = self.code(self.views[0][start:stop])
         C[torch.arange(len(C)), torch.arange(start, start + len(C))] = 0.0
         return C
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        if len(self.views) == 1:
-            return largest_among(self.views[0], k)
-        return largest_over_views(self.views[0], self.views, k, diagonal=0)
+        Z, *others = self.views
+        if not others:
+            found = scan_among(Z, k)
+            self._scanned = (k, found) if self._awaited else None
+            return among_in_order(*found)
+        known = None if self._alone is None else self._alone._handed_over(k)
+        views = self.views if known is None else others
+        return largest_over_views(Z, views, k, diagonal=0, found=known)
+
+    def _handed_over(self, k: int) -> tuple[Tensor, Tensor] | None:
+        """What the last scan for k neighbours found, if there was one; it is not kept."""
+        scanned, self._scanned = self._scanned, None
+        return scanned[1] if scanned is not None and scanned[0] == k else None
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         return self.topk(k)
