@@ -5,7 +5,7 @@ import torch
 
 from dcfsc.self_expression import feature_form, products, solve
 from dcfsc.self_expression.feature_form import FeatureForm
-from dcfsc.self_expression.products import SplitMatrix
+from dcfsc.self_expression.products import SplitMatrix, needs_one_part
 
 HALF = 2.0**-11  # the rounding of a float16 number
 
@@ -64,12 +64,22 @@ def test_one_part_is_the_matrix_rounded_to_half_precision(one, count):
 def test_numbers_of_a_half_precision_network_need_one_part(count):
     """bfloat16 has fewer digits than float16, so nothing is lost."""
     A, B = normal(40, 30).bfloat16().float(), normal(30, 20, seed=1).float()
+    assert needs_one_part(A)
     exact = A.double() @ B.double()
-    assert relative(SplitMatrix(A).without_zeros() @ SplitMatrix(B), exact) < 4 * HALF**2
+    assert relative(SplitMatrix(A, 1) @ SplitMatrix(B), exact) < 4 * HALF**2
     assert count() == 2
     A[3, 4] += 1e-3
-    assert len(SplitMatrix(A).without_zeros().parts) == 2
-    assert len(SplitMatrix(A, 1).without_zeros().parts) == 1
+    assert not needs_one_part(A)
+
+
+@pytest.mark.parametrize(("half", "products"), [(True, 2), (False, 3)])
+def test_whitening_takes_the_parts_that_the_samples_need(half, products, split, count):
+    Z = normal(60, 8).float()
+    Z = Z.bfloat16().float() if half else Z
+    operator = FeatureForm(Z, 1.0)
+    assert count() == products
+    exact = solve(Z.double(), 1.0, form="samples")
+    torch.testing.assert_close(operator.leverage, exact.leverage, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("ratio", "whitens"), [(0.5, True), (6000, True), (9000, False)])

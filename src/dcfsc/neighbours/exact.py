@@ -28,9 +28,9 @@ _GATHER_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}
 # A CPU ranks so many products of a row sooner than it looks for the groups that can matter.
 _MOST_DIRECT = 40_000
 _DIRECT_BYTES = 16 << 20
-# Fewer columns are scanned plainly; where an H200 is faster by the filter is in
-# results/benchmarks/scan_gpu.json.
-_SMALLEST_FILTERED = 20_000
+# Fewer columns are scanned plainly. From here on an H200 is faster by the filter, but for rows that
+# are nearly the same (results/benchmarks/scan_gpu.json).
+_SMALLEST_FILTERED = 10_000
 # Of the rows that the first round leaves unproven, a larger share says that the bounds are too
 # coarse for these data (near copies everywhere): more groups would cost more than the plain scan.
 _HOPELESS = 0.25

@@ -13,7 +13,7 @@ from dcfsc.neighbours import largest_among, largest_inner_products, unit_rows
 
 from .closed_form import Cholesky, ClosedForm
 from .gram import gram, row_chunks, squared_lengths
-from .products import SplitMatrix, splits
+from .products import SplitMatrix, needs_one_part, splits
 from .triangular import triangular_inverse
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
@@ -78,16 +78,15 @@ class FeatureForm(ClosedForm):
         """G is Z'Z of all processes' rows if it is known, and is overwritten."""
         super().__init__(Z, lam)
         G = distributed.total(gram(Z)) if G is None else G
-        # Split before the GPU is waited for, so that there is no second wait.
-        split = SplitMatrix(Z).without_zeros() if splits(Z, self.dim) else None
+        # The GPU is waited for here, before long work, and then once more at the end of it.
+        parts = 1 if splits(Z, self.dim) and needs_one_part(Z) else 2
         self.factor = RidgeFactor(G, lam, checked=False)
         self._Z = Z
         mean_square = self.factor.cholesky.trace / distributed.total_number(self.n)
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
         loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
-        self.Y, self.complement = self._whitened(Z, split if loss < 1e-5 else None)
-        del split
+        self.Y, self.complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim), parts)
         smallest = self._checked_smallest_complement()
         if Z.dtype != torch.float64 and distributed.smallest_number(smallest) < SMALLEST_COMPLEMENT:
             self.Y = self.factor.whiten(Z)
@@ -101,16 +100,16 @@ class FeatureForm(ClosedForm):
         self.factor.cholesky.check(info)
         return float(smallest)
 
-    def _whitened(self, Z: Tensor, split: SplitMatrix | None) -> tuple[Tensor, Tensor]:
-        """Y (N, d) in the precision of Z, and 1 - h (N,) in float64; ``split`` is Z in parts."""
-        if split is not None:
-            Y = split @ SplitMatrix(self.factor.inverse.mT.to(Z.dtype))
+    def _whitened(self, Z: Tensor, on_matrix_units: bool, parts: int) -> tuple[Tensor, Tensor]:
+        """Y (N, d) in the precision of Z, and 1 - h (N,) in float64; ``parts`` Z is split into."""
+        if on_matrix_units:
+            Y = SplitMatrix(Z, parts) @ SplitMatrix(self.factor.inverse.mT.to(Z.dtype))
         else:
             Y = torch.empty_like(Z)
         complement = torch.empty(self.n, dtype=torch.float64, device=Z.device)
         for rows in row_chunks(self.n, self.dim, Z.device):
-            y = self.factor.whiten(Z[rows]) if split is None else Y[rows]
-            if split is None:
+            y = Y[rows] if on_matrix_units else self.factor.whiten(Z[rows])
+            if not on_matrix_units:
                 Y[rows] = y.to(Y.dtype)
             # h <= |z|^2 / (|z|^2 + lam) < 1 in exact arithmetic; rounding must not pass it.
             floor = self.lam / (self.lam + squared_lengths(Z[rows]))

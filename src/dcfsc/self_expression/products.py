@@ -26,7 +26,7 @@ class SplitMatrix:
     """A float32 matrix on a GPU as (A_0 + A_1) / scale in float16, to be multiplied repeatedly.
 
     With ``count=1`` it is A_0 alone: A rounded to float16. The scale stays on the device: nothing
-    here waits for the GPU but :meth:`without_zeros`.
+    here waits for the GPU.
     """
 
     def __init__(self, A: Tensor, count: int = 2):
@@ -53,10 +53,6 @@ class SplitMatrix:
         """The first ``count`` of the parts."""
         return self._with(self.parts[:count])
 
-    def without_zeros(self) -> SplitMatrix:
-        """The same matrix without A_1 where that is zero, as in half-precision networks."""
-        return self if bool(self.parts[1:] and self.parts[1].any()) else self.leading(1)
-
     def __matmul__(self, other: SplitMatrix) -> Tensor:
         # Small terms first: they would drown if added last. A_1 B_1 is below the rounding.
         a, b = self.parts, other.parts
@@ -73,6 +69,11 @@ def _product(a: Tensor, b: Tensor, added: Tensor | None) -> Tensor:
     if added is None:
         return torch.mm(a, b, out_dtype=torch.float32)
     return torch.addmm(added, a, b, out_dtype=torch.float32, out=added)
+
+
+def needs_one_part(A: Tensor) -> bool:
+    """Whether A_1 is nothing: A came out of a bfloat16 network. Waits for a GPU."""
+    return torch.equal(A, A.to(torch.bfloat16).to(A.dtype))
 
 
 def splits(A: Tensor, columns: int) -> bool:

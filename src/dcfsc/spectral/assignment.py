@@ -181,7 +181,8 @@ def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
 
 def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
     """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
-    return unit_length(embedding.vectors * spectral_filter(embedding.values, n_clusters))
+    V = embedding.vectors * spectral_filter(embedding.values, n_clusters)
+    return unit_length(V, out=V)
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -195,10 +196,10 @@ def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
     return half / (half + gaps)
 
 
-def unit_length(V: np.ndarray) -> np.ndarray:
-    """V with every row at length 1; zero rows stay zero."""
+def unit_length(V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """V with every row at length 1, in ``out`` if given; zero rows stay zero."""
     length = _lengths(V)
-    return V / np.where(length > 0, length, 1.0)[:, None]
+    return np.divide(V, np.where(length > 0, length, 1.0)[:, None], out=out)
 
 
 def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:

@@ -108,8 +108,11 @@ def _nearness(rows: np.ndarray, means: np.ndarray, size: np.ndarray) -> np.ndarr
 
 
 def _probabilities(nearness: np.ndarray, b: float) -> np.ndarray:
-    p = np.exp(b * (nearness - nearness.max(axis=1, keepdims=True)))
-    return p / p.sum(axis=1, keepdims=True)
+    p = nearness - nearness.max(axis=1, keepdims=True)
+    p *= b
+    np.exp(p, out=p)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
 
 
 def _sharpness(nearness: np.ndarray, labels: np.ndarray, share: float) -> float:
