@@ -1,11 +1,15 @@
 """In which precision networks run, what is compiled, and what stays as it is on a CPU."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
 from dcfsc import distributed
 from dcfsc.errors import InputError
+from dcfsc.self_expression import FeatureForm
 from dcfsc.training import Absolute, ChunkedStep, History, forward, train
 from dcfsc.training.loop import _WholeBatch
 from dcfsc.training.precision import (
@@ -161,3 +165,22 @@ def test_several_processes_do_not_compile(monkeypatch):
     monkeypatch.setattr(distributed, "active", lambda: True)
     with pytest.raises(InputError, match="needs all samples at once"):
         check_compilable(torch.device("cuda"), None)
+
+
+def test_what_a_step_says_of_itself_holds_none_of_its_memory(monkeypatch):
+    """Not even the closed form, which stays as long as the graph does."""
+    kept = []
+    original = FeatureForm.for_backward
+
+    def for_backward(self, rounded):
+        form = original(self, rounded)
+        kept.append(weakref.ref(form))
+        return form
+
+    monkeypatch.setattr(FeatureForm, "for_backward", for_backward)
+    figures = _WholeBatch(Tiny(), samples(), ())(Absolute(0.5))
+    gc.collect()
+    assert [form() for form in kept] == [None]
+    parts, ridge = figures()
+    assert set(parts) == {"reconstruction"}
+    assert ridge["lam"] == 0.5

@@ -219,11 +219,12 @@ class _WholeBatch:
         parts |= {term.name: term(state) for term in self.terms}
         losses = torch.stack(list(parts.values()))
         losses.sum().backward()
-        seen = torch.cat((losses.detach().double(), dof[None]))
+        # What is read later must not hold the graph, which would stay through the next step.
+        names, seen = tuple(parts), torch.cat((losses.detach().double(), dof[None]))
 
         def read() -> tuple[dict[str, float], dict[str, float]]:
             *values, effective_dof = seen.tolist()
-            named = dict(zip(parts, values, strict=True))
+            named = dict(zip(names, values, strict=True))
             return named, {"lam": ridge, "effective_dof": effective_dof}
 
         return read
