@@ -338,3 +338,14 @@ def test_memory_estimates_are_within_a_factor_of_two():
         dtype = getattr(torch, f"float{bits}")
         estimate = dense_self_expression_memory(n, d, dtype, outliers=bool(outliers))
         assert 0.5 < estimate / peak < 2, (outliers, n, d, bits, estimate, peak)
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_round_off_beside_the_longest_direction_is_no_direction(shape, scale):
+    """Singular values of 1000 and 1: the squares carry round-off of a million."""
+    left, right = (torch.linalg.qr(normal(k, 2, seed=k)).Q for k in shape)
+    Z = scale * left @ torch.diag(torch.tensor([1e3, 1.0], dtype=torch.float64)) @ right.T
+    found = dense_self_expression(Z, 1e30, outliers=False)
+    torch.testing.assert_close(found.coefficients, left @ left.T, rtol=0, atol=1e-6)
+    assert found.objective == pytest.approx(1.0)
