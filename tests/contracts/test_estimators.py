@@ -22,8 +22,8 @@ from dcfsc.networks import MLPSpec
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
-    "j-dssc": {"max_iter": 50},  # of 1000, which noise takes
-    "ssc": {"max_iter": 50},  # of 150
+    "j-dssc": {"max_iter": 5},  # of 1000, which noise takes
+    "ssc": {"max_iter": 20},  # of 150
 }
 
 
@@ -179,15 +179,6 @@ def held(X, how, folder):
     X = X.copy()
     X.flags.writeable = False
     return X
-
-
-@pytest.fixture
-def every_warning():
-    """PyTorch says some things once a process only, unless it is told otherwise."""
-    before = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    yield
-    torch.set_warn_always(before)
 
 
 @cache
