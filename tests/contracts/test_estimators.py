@@ -19,6 +19,7 @@ from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
@@ -82,7 +83,6 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(name, subspaces):
     # A linear network keeps subspaces linear, as the statement needs.

@@ -22,8 +22,8 @@ from dcfsc.representations.given import Given
 @pytest.mark.parametrize("k", [2, 3, 7])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_independent_subspaces_are_counted(k: int, noise: float) -> None:
-    X = synthetic(15 * k, k, 3, 40, noise=noise, random_state=k).X
-    found = suggest_k(X, random_state=0)
+    X = synthetic(30 * k, k, 3, 40, noise=noise, random_state=k).X
+    found = suggest_k(X, max_k=min(6 * k, 20), random_state=0)
     assert found.k == k
     assert found[0].agreement >= 0.5
 
