@@ -1,10 +1,22 @@
 """A busy machine is no failure, and what several folders share is imported by its name."""
 
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+from typer.main import get_command
 
 sys.path.insert(0, str(Path(__file__).parent))
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tree_of_commands() -> Iterator[None]:
+    """Typer's runner builds all commands anew for each call, which takes longer than most calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command), raising=False)
+        yield

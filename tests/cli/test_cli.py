@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -145,7 +146,7 @@ def test_quiet_runs_in_default_folders_that_are_never_replaced(npy: Path) -> Non
 def test_seeds_reproduce(npy: Path, spec: str) -> None:
     data = npy if spec == npy.name else spec
     for out, seed in {"a": 7, "b": 7, "c": 8}.items():
-        done("fit", data, "-k", 5, *CLOSED_FORM, "--seed", seed, "--out", out)
+        done("fit", data, "-k", 5, *CLOSED_FORM, "--seed", seed, "--no-report", "--out", out)
     assert Path("a/labels.csv").read_bytes() == Path("b/labels.csv").read_bytes()
     assert [record(out)["seed"] for out in "abc"] == [7, 7, 8]
 
@@ -277,9 +278,18 @@ def test_folder_that_takes_no_files(npy: Path, inputs: Path) -> None:
         assert "cannot write to /proc/run" in refused(*command, "/proc/run")
 
 
-def fitted(npy: Path) -> Path:
-    done("fit", npy, "-k", 3, *CLOSED_FORM, "--out", "run")
-    return Path("run")
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the samples of ``npy``; tests take copies of it."""
+    folder = tmp_path_factory.mktemp("earlier")
+    np.save(folder / "points.npy", synthetic(90, 3, 4, 20, random_state=0).X)
+    done("fit", folder / "points.npy", "-k", 3, *CLOSED_FORM, "--out", folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def run(earlier: Path, inputs: Path) -> Path:
+    return Path(shutil.copytree(earlier, "run"))
 
 
 def newer_format(model: Path) -> None:
@@ -303,14 +313,14 @@ def newer_format(model: Path) -> None:
     ],
     ids=["cut at the end", "cut at the start", "newer", "missing"],
 )
-def test_model_that_cannot_be_used(npy: Path, harm: Callable[[Path], None], said: str) -> None:
-    run = fitted(npy)
+def test_model_that_cannot_be_used(
+    run: Path, npy: Path, harm: Callable[[Path], None], said: str
+) -> None:
     harm(run / "model.safetensors")
     assert said in refused("predict", run, npy)
 
 
-def test_predict_refuses_other_samples(npy: Path, inputs: Path, data: Dataset) -> None:
-    run = fitted(npy)
+def test_predict_refuses_other_samples(run: Path, npy: Path, inputs: Path, data: Dataset) -> None:
     np.save(inputs / "narrow.npy", data.X[:, :5])
     assert "5 features" in refused("predict", run, inputs / "narrow.npy")
     data.X[4] = np.nan

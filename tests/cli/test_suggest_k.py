@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import dcfsc.estimators.deep
 import dcfsc.runs.clusters
 from dcfsc import ClosedFormSubspaceClustering, suggest_k
 from dcfsc.cli import app
@@ -22,7 +23,7 @@ def command(*args: object) -> Result:
 
 @pytest.fixture
 def data() -> Dataset:
-    return synthetic(120, 4, 3, 20, noise=0.1, random_state=0)
+    return synthetic(60, 4, 3, 20, noise=0.1, random_state=0)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_table_has_the_candidates_and_says_how_clear_they_are(npz: Path) -> None
     assert len(rows) == 8
     assert rows[0].split()[0] == "4"
     assert last.startswith("suggested: K = 4 (clear")
-    assert "120 of 120 samples" in last
+    assert "60 of 60 samples" in last
 
 
 def test_json_is_what_the_library_says(npz: Path, data: Dataset) -> None:
@@ -76,7 +77,8 @@ def test_labels_do_not_change_the_suggestion(npz: Path, data: Dataset, tmp_path:
     assert len(outputs) == 1
 
 
-def test_features_and_latents(npz: Path) -> None:
+def test_features_and_latents(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dcfsc.estimators.deep, "PRETRAIN_EPOCHS", 2)
     short = ("--max-k", 5, "--json")
     of_features = command("suggest-k", npz, "--features", "autoencoder", *short)
     assert json.loads(of_features.stdout)["method"] == "closed-form"
@@ -114,9 +116,9 @@ def test_fit_auto_looks_at_the_representation_that_it_takes(
 
 
 def test_of_many_samples_some_are_drawn(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dcfsc.runs.clusters, "MAX_SAMPLES", 80)
+    monkeypatch.setattr(dcfsc.runs.clusters, "MAX_SAMPLES", 40)
     result = command("suggest-k", npz)
-    assert "80 of 120 samples" in result.stdout
+    assert "40 of 60 samples" in result.stdout
 
 
 @pytest.mark.parametrize(

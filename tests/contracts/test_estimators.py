@@ -19,9 +19,12 @@ from dcfsc.estimators.registry import METHODS
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
+    "j-dssc": {"max_iter": 5},  # of 1000, which noise takes
+    "ssc": {"max_iter": 20},  # of 150
 }
 
 
@@ -80,12 +83,12 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(name, subspaces):
     # A linear network keeps subspaces linear, as the statement needs.
     linear = {"network": MLPSpec(30, (), 30), "pretrain_epochs": 30}
     options = {"dcfsc": {**linear, "steps": 50}, "dsc": {**linear, "steps": 300}}
+    options |= {"j-dssc": {"max_iter": 1000}, "ssc": {"max_iter": None}}
     labels = make(name, **options.get(name, {})).fit_predict(subspaces.X)
     assert clustering_error(subspaces.y, labels) == 0.0
 
@@ -176,15 +179,6 @@ def held(X, how, folder):
     X = X.copy()
     X.flags.writeable = False
     return X
-
-
-@pytest.fixture
-def every_warning():
-    """PyTorch says some things once a process only, unless it is told otherwise."""
-    before = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    yield
-    torch.set_warn_always(before)
 
 
 @cache

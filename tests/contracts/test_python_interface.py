@@ -20,7 +20,11 @@ from dcfsc.estimators.registry import METHODS
 from dcfsc.runs.executor import execute
 from dcfsc.runs.request import RunRequest
 
-FAST = {"dcfsc": {"pretrain_epochs": 2, "steps": 2}, "dsc": {"pretrain_epochs": 2, "steps": 2}}
+FAST = {
+    "dcfsc": {"pretrain_epochs": 2, "steps": 2},
+    "dsc": {"pretrain_epochs": 2, "steps": 2},
+    "j-dssc": {"max_iter": 5},
+}
 WITH_PREDICT = ["closed-form", "dcfsc"]
 over_all = pytest.mark.parametrize("name", METHODS)
 
@@ -34,43 +38,56 @@ def data():
     return synthetic(n_samples=160, n_clusters=4, subspace_dim=3, ambient_dim=30, random_state=0)
 
 
+@pytest.fixture(scope="module")
+def few():
+    """Numbers of clusters are looked at up to a fifth of the samples."""
+    return synthetic(n_samples=40, n_clusters=4, subspace_dim=3, ambient_dim=30, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def suggested(few):
+    return suggest_k(few.X, random_state=0)
+
+
 class TestNumberOfClusters:
     @over_all
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_auto_is_the_first_candidate_and_fits_as_the_number_does(self, name, data):
-        auto = make(name, n_clusters="auto").fit(data.X)
+    def test_auto_is_the_first_candidate_and_fits_as_the_number_does(self, name, few, suggested):
+        auto = make(name, n_clusters="auto").fit(few.X)
         assert auto.n_clusters == "auto"
-        assert auto.n_clusters_ == suggest_k(data.X, random_state=0).k == 4
-        number = make(name, n_clusters=4).fit(data.X)
+        assert auto.n_clusters_ == suggested.k == 4
+        number = make(name, n_clusters=4).fit(few.X)
         assert number.n_clusters_ == 4
         np.testing.assert_array_equal(auto.labels_, number.labels_)
         np.testing.assert_array_equal(auto.confidence_, number.confidence_)
 
-    def test_auto_takes_the_number_that_the_command_takes(self, data, tmp_path):
+    def test_auto_takes_the_number_that_the_command_takes(self, few, tmp_path):
         request = RunRequest(
-            Dataset("tables", data.X),
+            Dataset("tables", few.X),
             "closed-form",
             {"n_clusters": "auto", "random_state": 3, "device": "cpu"},
             out=tmp_path / "run",
             report=False,
         )
         run = execute(request)
-        model = make("closed-form", n_clusters="auto", random_state=3, device="cpu").fit(data.X)
+        model = make("closed-form", n_clusters="auto", random_state=3, device="cpu").fit(few.X)
         assert model.n_clusters_ == run.record["n_clusters"]
         np.testing.assert_array_equal(model.labels_, run.labels)
 
-    def test_auto_uses_the_subspace_dimension(self, data):
-        model = make("closed-form", n_clusters="auto", subspace_dim=2).fit(data.X)
-        assert model.n_clusters_ == suggest_k(data.X, subspace_dim=2, random_state=0).k
+    def test_auto_uses_the_subspace_dimension(self):
+        X = synthetic(48, 4, 3, 30, noise=0.5, random_state=0).X
+        model = make("closed-form", n_clusters="auto", subspace_dim=8).fit(X)
+        with_it, without = (suggest_k(X, subspace_dim=m, random_state=0).k for m in (8, None))
+        assert model.n_clusters_ == with_it != without
 
     @pytest.mark.parametrize("name", WITH_PREDICT)
-    def test_predict_cut_save_and_load_know_the_number(self, name, data, tmp_path):
-        model = make(name, n_clusters="auto").fit(data.X)
+    def test_predict_cut_save_and_load_know_the_number(self, name, few, tmp_path):
+        model = make(name, n_clusters="auto").fit(few.X)
         model.save(tmp_path / "model.safetensors")
         again = type(model).load(tmp_path / "model.safetensors")
         assert (again.n_clusters, again.n_clusters_) == ("auto", 4)
-        np.testing.assert_array_equal(again.predict_proba(data.X), model.predict_proba(data.X))
-        assert model.predict_proba(data.X[:3]).shape == (3, 4)
+        np.testing.assert_array_equal(again.predict_proba(few.X), model.predict_proba(few.X))
+        assert model.predict_proba(few.X[:3]).shape == (3, 4)
         assert len(model.spectrum(extra=2)) == 6
         two = model.cut(2)
         assert (two.n_clusters, two.n_clusters_, set(two.labels_)) == (2, 2, {0, 1})
@@ -109,11 +126,11 @@ class TestScore:
         assert model.score(data.X[100:], data.y[100:]) == expected
 
     @pytest.mark.parametrize("name", WITH_PREDICT)
-    def test_without_labels_it_compares_with_a_new_fit(self, name, data):
-        model = make(name, n_clusters="auto").fit(data.X)
-        anew = clone(model).set_params(n_clusters=4).fit_predict(data.X[:80])
-        expected = adjusted_rand_score(anew, model.predict(data.X[:80]))
-        assert model.score(data.X[:80]) == expected
+    def test_without_labels_it_compares_with_a_new_fit(self, name, few):
+        model = make(name, n_clusters="auto").fit(few.X)
+        anew = clone(model).set_params(n_clusters=4).fit_predict(few.X[:30])
+        expected = adjusted_rand_score(anew, model.predict(few.X[:30]))
+        assert model.score(few.X[:30]) == expected
 
     def test_clean_subspaces_have_the_best_score(self, data):
         model = make("closed-form", n_clusters=4).fit(data.X[:100])
@@ -158,22 +175,20 @@ class TestFrames:
     @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
     @over_all
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_a_frame_is_clustered_as_its_array(self, name, frame, data):
+    def test_a_frame_is_clustered_as_its_array(self, name, frame, few):
         columns = [f"f{i}" for i in range(30)]
-        table = frame(dict(zip(columns, data.X.T, strict=True)))
-        model, plain = make(name).fit(table), make(name).fit(data.X)
+        table = frame(dict(zip(columns, few.X.T, strict=True)))
+        model, plain = make(name).fit(table), make(name).fit(few.X)
         np.testing.assert_array_equal(model.labels_, plain.labels_)
         assert model.feature_names_in_.tolist() == columns
         if hasattr(model, "predict"):
-            np.testing.assert_array_equal(model.predict(table[:9]), plain.predict(data.X[:9]))
-            assert model.score(table) == plain.score(data.X)
+            np.testing.assert_array_equal(model.predict(table[:9]), plain.predict(few.X[:9]))
+            assert model.score(table) == plain.score(few.X)
 
     @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-    def test_suggest_k_takes_a_frame(self, frame, data):
-        table = frame({f"f{i}": data.X[:, i] for i in range(30)})
-        assert suggest_k(table, random_state=0).candidates == (
-            suggest_k(data.X, random_state=0).candidates
-        )
+    def test_suggest_k_takes_a_frame(self, frame, few, suggested):
+        table = frame({f"f{i}": few.X[:, i] for i in range(30)})
+        assert suggest_k(table, random_state=0).candidates == suggested.candidates
 
     @pytest.mark.parametrize(
         ("table", "said"),

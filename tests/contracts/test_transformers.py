@@ -51,15 +51,6 @@ def images():
     return np.random.default_rng(0).integers(0, 256, (24, 16, 16)).astype(np.uint8)
 
 
-@pytest.fixture
-def every_warning():
-    """PyTorch says some things once a process only, unless it is told otherwise."""
-    before = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    yield
-    torch.set_warn_always(before)
-
-
 def tensors_of(path):
     with safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -343,37 +343,43 @@ import resource, sys
 import numpy as np
 from dcfsc.datasets import load, streamed
 streamed.STREAM_BYTES = 1 << 20
-X = load(sys.argv[1]).X
-X[:256]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-total = sum(float(chunk[:, ::64].sum()) for chunk in X.chunks(4096))
-print(X.nbytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, total)
+before = None
+for path in sys.argv[1:]:
+    X = load(path).X
+    X[:256]
+    before = before or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    total = sum(float(chunk[:, ::64].sum()) for chunk in X.chunks(4096))
+    print(X.nbytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, total)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's unit of memory differs")
 @pytest.mark.parametrize("kind", ["npy", "npz compressed"])
 def test_memory_does_not_grow_with_the_samples(kind, tmp_path):
-    growth = []
-    for n in (1 << 13, 1 << 16) if kind == "npz compressed" else (1 << 17, 1 << 20):
+    sizes = (1 << 13, 1 << 16) if kind == "npz compressed" else (1 << 17, 1 << 20)
+    paths = []
+    for n in sizes:
+        folder = tmp_path / str(n)
+        folder.mkdir()
         if kind == "npy":
             # sparse: the file has a length of GiBs and takes no room on the disk
-            made = np.lib.format.open_memmap(
-                tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(n, 640)
-            )
+            path = folder / "x.npy"
+            made = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, 640))
             made[-1] = 1.0
             del made
-            path = tmp_path / "x.npy"
         else:
             # mostly zeros, but not so many that it seems made to exhaust memory; the sum is zero
             values = np.zeros((n, 640), np.float32)
             values[::64, :320] = np.random.default_rng(0).integers(-99, 99, (n // 64, 320))
             values[::64, 320:] = -values[::64, :320]
-            path = save(kind, tmp_path, values)
-        done = subprocess.run(
-            [sys.executable, "-c", MEMORY, path], capture_output=True, text=True, check=True
-        )
-        size, grown, total = done.stdout.split()
+            path = save(kind, folder, values)
+        paths.append(path)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, *paths], capture_output=True, text=True, check=True
+    )
+    growth = []
+    for n, line in zip(sizes, done.stdout.splitlines(), strict=True):
+        size, grown, total = line.split()
         assert int(size) == 4 * 640 * n
         assert float(total) == (10.0 if kind == "npy" else 0.0)
         growth.append(int(grown) * 1024)

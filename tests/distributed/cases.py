@@ -175,7 +175,7 @@ def scattered(path: Path) -> Results:
 def shared_products(path: Path) -> Results:
     """The eigenproblem with its products divided; the graph is small, so it is asked for."""
     before, sharded.SMALLEST_SHARED = sharded.SMALLEST_SHARED, 0
-    X = synthetic(700, 5, 3, 20, noise=0.3, random_state=1).X
+    X = synthetic(350, 5, 3, 20, noise=0.3, random_state=1).X
     grow = TopK(k=2)  # falls apart at first: k must grow
     model = ClosedFormSubspaceClustering(5, random_state=0, affinity=grow, device="cpu")
     try:

@@ -85,7 +85,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 Image.fromarray(noisy.astype(np.uint8)).save(tmp_path / name / kind / f"{i}.png")
     monkeypatch.setattr(encoder_features, "open_encoder", small_encoder)
     monkeypatch.setattr(encoder_features, "default_place", lambda: tmp_path / "cache")
-    data = dcfsc.datasets.synthetic(90, 3, 3, 20, random_state=0)
+    data = dcfsc.datasets.synthetic(60, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
     load = dcfsc.datasets.load
 

@@ -23,7 +23,7 @@ from dcfsc.representations.given import Given
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_independent_subspaces_are_counted(k: int, noise: float) -> None:
     X = synthetic(30 * k, k, 3, 40, noise=noise, random_state=k).X
-    found = suggest_k(X, random_state=0)
+    found = suggest_k(X, max_k=min(6 * k, 20), random_state=0)
     assert found.k == k
     assert found[0].agreement >= 0.5
 
@@ -54,18 +54,18 @@ def test_ranking_is_complete_descending_and_plain() -> None:
 
 
 def test_seed_repeats_and_global_state_is_left_alone() -> None:
-    X = synthetic(200, 4, 3, 30, noise=0.5, random_state=0).X
+    X = synthetic(80, 4, 3, 30, noise=0.5, random_state=0).X
     numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
     torch_state = torch.random.get_rng_state()
-    one, two = (suggest_k(X, random_state=3, max_samples=150) for _ in range(2))
+    one, two = (suggest_k(X, random_state=3, max_samples=60) for _ in range(2))
     assert one.to_dict() == two.to_dict()
-    assert one.n_samples == 150
+    assert one.n_samples == 60
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), torch_state)
 
 
 def test_scale_of_the_samples_does_not_matter() -> None:
-    X = synthetic(120, 4, 3, 30, noise=0.1, random_state=0, dtype=np.float64).X
+    X = synthetic(60, 4, 3, 30, noise=0.1, random_state=0, dtype=np.float64).X
     one, two = suggest_k(X, random_state=0), suggest_k(255.0 * X, random_state=0)
     np.testing.assert_allclose([c.slope for c in one], [c.slope for c in two], rtol=1e-3, atol=1e-3)
 

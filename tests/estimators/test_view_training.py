@@ -172,15 +172,20 @@ def test_bad_options_are_refused_in_one_line(options, word):
     assert "\n" not in str(error.value)
 
 
+@pytest.fixture(scope="module")
+def closed():
+    """The clusters of the samples as they are given."""
+    return ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(stripes()[0])
+
+
 @pytest.mark.parametrize("k", [8, 5])
 @pytest.mark.parametrize(("few", "weight"), [(0.0, 0.02), (1.01, 1.0)])
-def test_the_samples_graph_holds_the_features_together(monkeypatch, k, few, weight):
+def test_the_samples_graph_holds_the_features_together(closed, monkeypatch, k, few, weight):
     """The affinity is the features' own, and a fiftieth of the samples' or all of it."""
     X, _ = stripes()
     monkeypatch.setattr("dcfsc.estimators.views.FEW", few)
     affinity = "topk" if k == 8 else TopK(k=k)
     fitted = model(affinity=affinity).fit(X)
-    closed = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
     own = TopK(k=k, grow=False)(fitted.coefficients_, 3)
     joined = by_degrees(own) + weight * by_degrees(closed.affinity_matrix_)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
@@ -194,29 +199,27 @@ def test_the_samples_graph_holds_the_features_together(monkeypatch, k, few, weig
     assert fitted.get_params()["affinity"] == fitted._closed_form.affinity == affinity
 
 
-def test_the_graphs_are_equals_where_few_labels_differ(fitted):
+def test_the_graphs_are_equals_where_few_labels_differ(fitted, closed):
     """Both clusterings of the stripes are right."""
-    X, _ = stripes()
-    samples = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    assert clustering_error(samples.labels_, fitted.labels_) < 5
+    assert clustering_error(closed.labels_, fitted.labels_) < 5
     joined = by_degrees(TopK(grow=False)(fitted.coefficients_, 3)) + by_degrees(
-        samples.affinity_matrix_
+        closed.affinity_matrix_
     )
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
 
 
 def test_images_without_stable_clusters_are_learnt_from_views_alone_at_first():
     """Nothing is taught before the features are clustered, and nothing of the samples remains."""
-    noise = np.random.default_rng(0).random((200, 3, 8, 8), dtype=np.float32)
+    noise = np.random.default_rng(0).random((100, 3, 8, 8), dtype=np.float32)
     spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
     found = []
-    fitted = model(10, network=spec, views="auto", steps=10, callbacks=[found.append]).fit(noise)
+    fitted = model(5, network=spec, views="auto", steps=10, callbacks=[found.append]).fit(noise)
     usual = {"crop", "mirror", "contrast", "colour"}
     assert {name for name, s in fitted.view_strengths_.items() if s} == usual
     assert fitted.view_consistency_ == {}
     assert all(row["clusters"] == 0 for row in found[:6])
     assert all(row["clusters"] > 0 for row in found[6:])
-    own = TopK()(fitted.coefficients_, 10)
+    own = TopK()(fitted.coefficients_, 5)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), own.toarray(), rtol=1e-6)
 
 

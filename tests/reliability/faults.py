@@ -44,6 +44,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import safetensors
 import safetensors.torch
+from typer.main import get_command
 
 from dcfsc import cli
 from dcfsc.errors import InputError
@@ -56,6 +57,7 @@ CHANGES = ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "fsync", "
 CHANGES += ("symlink",)
 NEEDS_ROOM = ("mkdir", "write", "posix_fallocate", "open", "symlink")
 MOST_POINTS = 2000
+COMMAND_LINE = get_command(cli.app)  # built once, not in every child
 
 
 class Faults:
@@ -213,7 +215,7 @@ def forked(work: Callable[[], int | None], place: Path) -> tuple[int, str]:
 
 
 def call(words: tuple[str, ...]) -> int:
-    return int(cli.app(list(words), standalone_mode=False) or 0)
+    return int(COMMAND_LINE(list(words), standalone_mode=False) or 0)
 
 
 def disturbed(words: tuple[str, ...], place: Path, mode: str, at: int) -> tuple[int, str, int]:
@@ -357,7 +359,7 @@ def write_pictures(folder: Path) -> None:
         Image.fromarray(pixels.copy()).save(folder / f"{i}.png")
 
 
-def import_what_commands_import(root: Path) -> None:
+def import_what_commands_import(names: list[str], root: Path) -> None:
     """Let a child run the commands once and tell which modules it loaded; then load them here."""
     import importlib
     from contextlib import suppress
@@ -365,12 +367,13 @@ def import_what_commands_import(root: Path) -> None:
     place = root / "imports"
     place.mkdir(parents=True)
     write_points(place / "points.npy")
+    write_pictures(place / "pictures")
 
     def work() -> None:
-        named, exported = COMMANDS["name"].words, (*EXPORT, "csv")
-        for words in (CLOSED, named, exported, (*DEEP, "--overwrite"), PREDICT, REPRODUCE):
-            with suppress(SystemExit):
-                call(words)
+        for name in names:
+            for words in (*COMMANDS[name].prepare, COMMANDS[name].words):
+                with suppress(SystemExit):
+                    call((*words, "--overwrite") if words[0] == "fit" else words)
         (place / "modules").write_text("\n".join(sys.modules))
 
     code, said = forked(work, place)
@@ -406,7 +409,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        import_what_commands_import(Path(folder))
+        import_what_commands_import(options.commands.split(","), Path(folder))
     found = measure(options.commands.split(","), options.modes.split(","), options.every)
     text = json.dumps(summed(found), indent=1)
     if options.json is not None:

@@ -109,7 +109,7 @@ def address() -> Iterator[str]:
     server.daemon_threads = True
     Server.released.clear()
     Server.gave_up.clear()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/set.bin"
     Server.released.set()
     server.shutdown()

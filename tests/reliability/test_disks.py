@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from running import fit_run
+from typer.testing import CliRunner
 
+from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
@@ -106,19 +107,28 @@ def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     assert [p.name for p in tmp_path.joinpath("run").iterdir() if p.suffix == ".part"] == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
-def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); "
-    limited += "from dcfsc.cli import main; main()"
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may be larger than 64 KiB."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def large_input(tmp_path: Path) -> Path:
     np.save(tmp_path / "x.npy", synthetic(200, 3, 3, 100, random_state=0).X)
-    words = ["fit", str(tmp_path / "x.npy"), "-k", "3", "--out", str(tmp_path / "run")]
-    done = subprocess.run(
-        [sys.executable, "-c", limited, *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 2, done.stderr
+    return tmp_path / "x.npy"
+
+
+def test_the_command_line_says_it_in_one_line(
+    tmp_path: Path, large_input: Path, small_files: None
+) -> None:
+    words = ["fit", str(large_input), "-k", "3", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: cannot write to")
     assert len(done.stderr.strip().splitlines()) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]

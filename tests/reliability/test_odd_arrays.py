@@ -50,7 +50,8 @@ few = settings(max_examples=25, deadline=None, suppress_health_check=list(Health
 @given(recipe=RECIPES, choices=CHOICES, data=st.data())
 def test_labels_of_k_clusters_or_one_line(method, recipe, choices, data):
     n_clusters = data.draw(st.integers(1, recipe.n), label="n_clusters")
-    odd_arrays.cluster(method, recipe.array(), n_clusters, **choices)
+    found = odd_arrays.cluster(method, recipe.array(), n_clusters, **choices)
+    assert isinstance(found, ValueError) or set(found) <= set(range(n_clusters))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -23,6 +23,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from typer.main import get_command
 
 from dcfsc import DCFSC, cli
 from dcfsc.errors import InputError
@@ -31,6 +32,7 @@ from dcfsc.runs.folder import read_run
 from dcfsc.runs.life import CHECKPOINT, MODEL
 
 SAMPLES, CLUSTERS = 120, 4
+COMMAND_LINE = get_command(cli.app)  # built once, not in every child
 FIT = ("-k", str(CLUSTERS), "--method", "dcfsc", "--steps", "16", "--pretrain-epochs", "8")
 
 
@@ -56,7 +58,7 @@ def start(data: Path, out: Path, seed: int, *extra: str) -> int:
         os.dup2(said, 2)
         # a checkpoint after every step, where a run of hours would write one in half a minute
         (DCFSC.__init__.__kwdefaults__ or {})["checkpoint_every"] = 0.0
-        code = int(cli.app(words, standalone_mode=False) or 0)
+        code = int(COMMAND_LINE(words, standalone_mode=False) or 0)
     except SystemExit as error:
         code = int(error.code or 0)
     except BaseException as error:
@@ -72,7 +74,7 @@ def import_what_a_run_imports(data: Path, out: Path) -> None:
     if child == 0:
         try:
             words = ["fit", str(data), *FIT, "--out", str(out), "--quiet", "--resume"]
-            cli.app(words, standalone_mode=False)
+            COMMAND_LINE(words, standalone_mode=False)
         finally:
             told.write_text("\n".join(sys.modules))
             os._exit(0)

@@ -40,6 +40,11 @@ def drawn(svg: str) -> ET.Element:
     return tree
 
 
+def counts(tree: ET.Element) -> list[int]:
+    """What the bars of a histogram say."""
+    return [int(t.text.split()[0].replace(",", "")) for t in tree.iter("title")]  # type: ignore[union-attr]
+
+
 def texts(tree: ET.Element) -> list[str]:
     return ["".join(node.itertext()) for node in tree.iter("text")]
 
@@ -67,8 +72,12 @@ def test_log_ticks_are_inside(low: float, factor: float) -> None:
 @given(st.lists(finite, min_size=1, max_size=30))
 @settings(max_examples=40, deadline=None)
 def test_lines_and_histograms_of_any_values_are_well_formed(values: list[float]) -> None:
-    drawn(line_chart(range(len(values)), values, x_label="x", y_label="y", title="<any> & all"))
-    drawn(histogram(np.array(values), x_label="x", y_label="n", title="any"))
+    title = "<any> & all"
+    line = drawn(line_chart(range(len(values)), values, x_label="x", y_label="y", title=title))
+    assert line.get("aria-label") == title
+    assert len(line.find("polyline").get("points").split()) == len(values)  # type: ignore[union-attr]
+    bars = drawn(histogram(np.array(values), x_label="x", y_label="n", title=title))
+    assert sum(counts(bars)) == len(values)
 
 
 def test_line_on_logarithmic_axes_leaves_out_what_has_no_logarithm() -> None:
@@ -99,8 +108,7 @@ def test_long_lines_are_thinned_but_keep_their_ends() -> None:
 def test_histogram_counts_every_sample() -> None:
     values = np.random.default_rng(0).normal(size=1000)
     tree = drawn(histogram(values, x_label="x", y_label="n", title="t"))
-    counts = [int(t.text.split()[0].replace(",", "")) for t in tree.iter("title")]  # type: ignore[union-attr]
-    assert sum(counts) == 1000
+    assert sum(counts(tree)) == 1000
     assert histogram(np.zeros(0), x_label="x", y_label="n", title="t") == ""
 
 

@@ -26,19 +26,8 @@ from dcfsc.runs.request import RunRequest
 OPTIONS: dict[str, Any] = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    """Bars that lie and bars that stand, at random places."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 30, (80, 16, 16)).astype(np.uint8)
-    for i in range(80):
-        place = rng.integers(3, 12)
-        X[i][(slice(place, place + 2), slice(3, 13)) if i % 2 else (slice(3, 13), place)] = 250
-    return Dataset("bars", X, np.arange(80) % 2)
-
-
-def auto(data: Dataset, out: Path, **options: Any) -> Run:
-    request = RunRequest(data, "auto", OPTIONS | options, out=out, report=False)
+def auto(bars: Dataset, out: Path, **options: Any) -> Run:
+    request = RunRequest(bars, "auto", OPTIONS | options, out=out, report=False)
     run = execute_auto(request)
     assert run is not None
     return run
@@ -67,9 +56,9 @@ def test_training_is_for_thousands_of_images_and_a_gpu(
     assert obstacle(request) == reason
 
 
-def test_without_a_gpu_it_is_the_closed_form(data: Dataset, tmp_path: Path) -> None:
-    run = auto(data, tmp_path / "auto")
-    plain = fit_run(data, "closed-form", OPTIONS, tmp_path / "plain")
+def test_without_a_gpu_it_is_the_closed_form(bars: Dataset, tmp_path: Path) -> None:
+    run = auto(bars, tmp_path / "auto")
+    plain = fit_run(bars, "closed-form", OPTIONS, tmp_path / "plain")
     assert run.record["method"] == "closed-form"
     assert run.record["auto"] == "training is for 1,000 to 200,000 images"
     assert (run.labels == plain.labels).all()
@@ -77,14 +66,14 @@ def test_without_a_gpu_it_is_the_closed_form(data: Dataset, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("cuts", "method"), [((0.1, 0.2), "dcfsc"), ((0.2, 0.1), "closed-form")])
 def test_the_clusters_that_cut_less_are_kept(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: Any, method: str
+    bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: Any, method: str
 ) -> None:
     monkeypatch.setattr(automatic, "obstacle", lambda request: None)
     found = itertools.cycle(cuts)
     monkeypatch.setattr(views, "_cut", lambda *_: next(found))
-    run = auto(data, tmp_path / "auto", steps=3, batch_size=16, views={"noise": 1.0})
+    run = auto(bars, tmp_path / "auto", steps=3, batch_size=16, views={"noise": 1.0})
     same = {"steps": 3, "batch_size": 16, "views": {"noise": 1.0}, "training": "views"}
-    alone = fit_run(data, method, OPTIONS | (same if method == "dcfsc" else {}), tmp_path / "alone")
+    alone = fit_run(bars, method, OPTIONS | (same if method == "dcfsc" else {}), tmp_path / "alone")
     assert (run.labels == alone.labels).all()
     record = read_run(run.folder).record
     assert record["method"] == method
@@ -92,18 +81,18 @@ def test_the_clusters_that_cut_less_are_kept(
     assert record["auto"] == (
         f"training cuts {cuts[0]:.2%} of the affinity, the closed form {cuts[1]:.2%}"
     )
-    assert (predict_run(run.folder, data) == predict_run(alone.folder, data)).all()
+    assert (predict_run(run.folder, bars) == predict_run(alone.folder, bars)).all()
 
 
 def test_the_command_says_what_was_kept_and_refuses_several_numbers(
-    data: Dataset, tmp_path: Path
+    bars: Dataset, tmp_path: Path
 ) -> None:
-    np.save(tmp_path / "bars.npy", data.X)
+    np.save(tmp_path / "bars.npy", bars.X)
     where = [str(tmp_path / "bars.npy"), "--method", "auto", "--no-report"]
     out = ["--out", str(tmp_path / "run")]
     result = CliRunner().invoke(app, ["fit", *where, "-k", "2", "--seed", "0", *out])
     assert result.exit_code == 0
     assert "closed-form: training is for 1,000 to 200,000 images" in " ".join(result.output.split())
-    request = RunRequest(data, "auto", OPTIONS)
+    request = RunRequest(bars, "auto", OPTIONS)
     with pytest.raises(InputError, match="--method auto is for one number of clusters"):
         execute_each(request, (2, 3))

@@ -21,24 +21,13 @@ from dcfsc.runs.prediction import predict_run
 OPTIONS: dict[str, Any] = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    """Bars that lie and bars that stand, at random places."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 30, (80, 16, 16)).astype(np.uint8)
-    for i in range(80):
-        place = rng.integers(3, 12)
-        X[i][(slice(place, place + 2), slice(3, 13)) if i % 2 else (slice(3, 13), place)] = 250
-    return Dataset("bars", X, np.arange(80) % 2)
-
-
 @pytest.fixture
-def run(data: Dataset, tmp_path: Path) -> Run:
-    return fit_run(data, "closed-form", OPTIONS, tmp_path / "run", features="scattering")
+def run(bars: Dataset, tmp_path: Path) -> Run:
+    return fit_run(bars, "closed-form", OPTIONS, tmp_path / "run", features="scattering")
 
 
-def test_the_features_are_what_is_clustered(run: Run, data: Dataset) -> None:
-    Z = ScatteringFeatures(device="cpu").fit_transform(data.X)
+def test_the_features_are_what_is_clustered(run: Run, bars: Dataset) -> None:
+    Z = ScatteringFeatures(device="cpu").fit_transform(bars.X)
     expected = ClosedFormSubspaceClustering(**OPTIONS).fit(Z)
     assert np.array_equal(run.labels, expected.labels_)
     assert run.record["lam_"] == pytest.approx(expected.lam_)
@@ -57,37 +46,37 @@ def test_the_record_says_how_they_were_made(run: Run) -> None:
     assert record["timings"]["fit_seconds"] > 0
 
 
-def test_predict_applies_the_saved_features(run: Run, data: Dataset) -> None:
-    assert np.array_equal(predict_run(run.folder, data), run.labels)
-    some = Dataset("some", data.X[5:9])
+def test_predict_applies_the_saved_features(run: Run, bars: Dataset) -> None:
+    assert np.array_equal(predict_run(run.folder, bars), run.labels)
+    some = Dataset("some", bars.X[5:9])
     assert np.array_equal(predict_run(run.folder, some), run.labels[5:9])
     with pytest.raises(InputError, match=r"\(8, 8\), but the features were fitted on \(16, 16\)"):
-        predict_run(run.folder, Dataset("small", data.X[:, :8, :8]))
+        predict_run(run.folder, Dataset("small", bars.X[:, :8, :8]))
 
 
-def test_lost_features_are_one_line(run: Run, data: Dataset) -> None:
+def test_lost_features_are_one_line(run: Run, bars: Dataset) -> None:
     (run.folder / "features.safetensors").unlink()
     with pytest.raises(InputError, match=r"has lost its features\.safetensors; fit again"):
-        predict_run(run.folder, data)
+        predict_run(run.folder, bars)
 
 
-def test_a_later_run_without_features_leaves_none_behind(run: Run, data: Dataset) -> None:
-    again = fit_run(data, "closed-form", OPTIONS, run.folder, overwrite=True)
+def test_a_later_run_without_features_leaves_none_behind(run: Run, bars: Dataset) -> None:
+    again = fit_run(bars, "closed-form", OPTIONS, run.folder, overwrite=True)
     assert again.record["features"] is None
     assert not (run.folder / "features.safetensors").exists()
-    assert np.array_equal(predict_run(run.folder, data), again.labels)
+    assert np.array_equal(predict_run(run.folder, bars), again.labels)
 
 
-def test_options_go_to_the_method_or_else_to_the_features(data: Dataset, tmp_path: Path) -> None:
+def test_options_go_to_the_method_or_else_to_the_features(bars: Dataset, tmp_path: Path) -> None:
     options = {**OPTIONS, "pretrain_epochs": 2, "learning_rate": 0.01, "lam": 0.5}
-    run = fit_run(data, "closed-form", options, tmp_path / "run", features="autoencoder")
+    run = fit_run(bars, "closed-form", options, tmp_path / "run", features="autoencoder")
     made = run.record["features"]["parameters"]
     assert (made["pretrain_epochs"], made["learning_rate"]) == (2, 0.01)
     assert (made["random_state"], made["device"]) == (0, "cpu")
     assert run.record["parameters"]["lam"] == 0.5
     saved = AutoencoderFeatures.load(run.folder / "features.safetensors")
-    assert saved.transform(data.X).shape[0] == 80
-    assert np.array_equal(predict_run(run.folder, data), run.labels)
+    assert saved.transform(bars.X).shape[0] == 80
+    assert np.array_equal(predict_run(run.folder, bars), run.labels)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +87,9 @@ def test_options_go_to_the_method_or_else_to_the_features(data: Dataset, tmp_pat
         ("closed-form", "autoencoder", {"learning_rate": -1.0}, "learning-rate must be a positive"),
     ],
 )
-def test_wrong_choices_leave_nothing_behind(data, tmp_path, method, features, options, said):
+def test_wrong_choices_leave_nothing_behind(bars, tmp_path, method, features, options, said):
     with pytest.raises(InputError, match=said):
-        fit_run(data, method, {**OPTIONS, **options}, tmp_path / "run", features=features)
+        fit_run(bars, method, {**OPTIONS, **options}, tmp_path / "run", features=features)
     assert not (tmp_path / "run").exists()
 
 
@@ -111,14 +100,14 @@ def test_features_of_what_is_no_image_leave_nothing_behind(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
-def test_samples_on_disk(data: Dataset, run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", data.X)
-    on_disk = Dataset("x", streamed.stream_npy(tmp_path / "x.npy"), data.y)
+def test_samples_on_disk(bars: Dataset, run: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", bars.X)
+    on_disk = Dataset("x", streamed.stream_npy(tmp_path / "x.npy"), bars.y)
     again = fit_run(on_disk, "closed-form", OPTIONS, tmp_path / "again", features="scattering")
     assert np.array_equal(again.labels, run.labels)
     assert np.array_equal(predict_run(run.folder, on_disk), run.labels)
     plain = fit_run(on_disk, "closed-form", OPTIONS, tmp_path / "plain")
-    expected = fit_run(data, "closed-form", OPTIONS, tmp_path / "expected")
+    expected = fit_run(bars, "closed-form", OPTIONS, tmp_path / "expected")
     assert np.array_equal(plain.labels, expected.labels)
 
 
@@ -130,8 +119,8 @@ def test_nan_in_samples_on_disk_is_found(tmp_path: Path) -> None:
         check_finite(streamed.stream_npy(tmp_path / "x.npy"))
 
 
-def test_command_line(data: Dataset, tmp_path: Path) -> None:
-    np.savez(tmp_path / "bars.npz", images=data.X, labels=data.y)
+def test_command_line(bars: Dataset, tmp_path: Path) -> None:
+    np.savez(tmp_path / "bars.npz", images=bars.X, labels=bars.y)
     source, folder = str(tmp_path / "bars.npz"), str(tmp_path / "run")
     fitted = CliRunner().invoke(
         app,

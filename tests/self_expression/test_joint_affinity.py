@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
+from samples import normal
 from scipy.optimize import minimize
 
 from dcfsc.affinity import NearestDoublyStochastic
@@ -105,6 +107,36 @@ def test_momentum_is_that_of_nesterov():
         found = joint(Z, max_iter=number)
         np.testing.assert_allclose(found.expression, V[0] - V[1], atol=1e-7)
         assert found.residual == pytest.approx(np.linalg.norm(change) / np.linalg.norm(V), rel=1e-4)
+
+
+def joins_nothing(operator, _):
+    """In place of a projection."""
+    return sp.eye_array(operator.n, format="csr")
+
+
+def test_momentum_starts_again_uphill():
+    """25 steps of the joint problem, with an affinity that joins nothing, written out."""
+    Z = torch.nn.functional.normalize(normal(10, 4, seed=3) + 0.5).numpy()
+    eta1, eta2, eta3, restarts = 1.0, 0.3, 1e-3, 0
+    rate = 0.5 / (np.linalg.norm(Z, 2) ** 2 + eta1)
+    V = ahead = np.zeros((2, 10, 10))
+    momentum, diagonal = 1.0, np.arange(10)
+    for _ in range(25):
+        W, fit = ahead[0] + ahead[1], ((ahead[0] - ahead[1]) @ Z - Z) @ Z.T
+        common = eta1 * (W - eta2 * np.eye(10)) + eta3
+        new = np.maximum(ahead - rate * np.stack([common + fit, common - fit]), 0.0)
+        new[:, diagonal, diagonal] = 0.0
+        if ((ahead - new) * (new - V)).sum() > 0:
+            momentum, restarts = 1.0, restarts + 1
+        following = 0.5 + np.sqrt(0.25 + momentum**2)
+        ahead, V = new + (momentum - 1.0) / following * (new - V), new
+        momentum = following
+    assert restarts > 1
+    found = joint_affinity(
+        torch.from_numpy(Z), eta1, eta2, eta3, joins_nothing, tol=1e-300, max_iter=25
+    )
+    np.testing.assert_allclose(found.expression.numpy(), V[0] - V[1], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.magnitudes.numpy(), V[0] + V[1], rtol=0, atol=1e-10)
 
 
 def test_it_stops_within_the_tolerance():
