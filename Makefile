@@ -30,8 +30,10 @@ demo: $(VENV)/.run
 
 # a file's tests stay in one process, which makes what they share once
 TESTS := -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
+# Tests start many processes: with compiled files they do not parse the package again, even where the
+# environment says that none should be written.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python $(TESTS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS)
 
 # each in an environment of its own: the lower bounds of pyproject.toml, and what pip takes today
 .venv-%/.test: pyproject.toml constraints-oldest.txt
