@@ -15,6 +15,7 @@ from dcfsc.experiments.step_memory import (
     compute_p,
     measure_here,
     measure_step,
+    steps_after,
     train_by_inverse,
 )
 from dcfsc.self_expression import solve
@@ -65,3 +66,12 @@ def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
     session = Session(CellStore(tmp_path, "memory"), "cpu")
     with pytest.raises(RuntimeError, match="process ended with 1: InputError: too little"):
         measure_step(Cell("memory", "dcfsc", TINY), session)
+
+
+@pytest.mark.parametrize(
+    ("first", "device", "steps"),
+    [(0.1, "cpu", 5), (20.0, "cpu", 3), (500.0, "cpu", 1), (500.0, "cuda", 5)],
+)
+def test_steps_of_a_minute_but_on_a_gpu_always_five(first, device, steps):
+    """The first step on a GPU may have waited for a compiler."""
+    assert steps_after(first, torch.device(device)) == steps

@@ -108,7 +108,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         "float32", and "bfloat16" for views on a GPU.
     compile : bool
         Have PyTorch's compiler build the network's kernels before the first step, which takes some
-        twenty seconds and pays for long trainings on a GPU. Two such runs differ in rounding.
+        twenty seconds and pays for long trainings on a GPU. Two such runs may differ in
+        rounding.
     affinity, assign, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None

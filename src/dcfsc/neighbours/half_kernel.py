@@ -1,4 +1,4 @@
-"""The half scan on a GPU, each step in one pass: neither products nor candidates are stored.
+"""The steps of the half scan on a GPU, a kernel each: the tile of products is never stored.
 
 Needs Triton, which PyTorch brings along on Linux with CUDA; import it only there.
 """

@@ -50,7 +50,7 @@ def add_gram(G: Tensor, Z: Tensor) -> Tensor:
 
 def squared_lengths(Z: Tensor) -> Tensor:
     """|z|^2 of the rows of Z (n, d), in float64."""
-    if Z.is_cuda:  # one pass without a copy
+    if Z.is_cuda:  # fewer passes
         return torch.linalg.vector_norm(Z, dim=1, dtype=torch.float64).square_()
     return Z.to(torch.float64).square().sum(1)
 

@@ -91,7 +91,7 @@ class ChunkedStep:
             A += direct
         self._encoder_gradient(A)
         sum_gradients(self.network)
-        ridge = ridge_of(operator)
+        ridge = ridge_of(operator.lam, operator.effective_dof)
         return lambda: (parts, ridge)
 
     def encode(self) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from dcfsc import distributed
-from dcfsc.self_expression import ClosedForm, choose_lam
+from dcfsc.self_expression import choose_lam
 
 
 class LamRule(Protocol):
@@ -52,6 +52,6 @@ def energy(Z: Tensor) -> float:
     return max(distributed.total_number(own), 1e-300)
 
 
-def ridge_of(operator: ClosedForm) -> dict[str, float]:
+def ridge_of(lam: float, effective_dof: float) -> dict[str, float]:
     """What the history says of a step's closed form."""
-    return {"lam": operator.lam, "effective_dof": operator.effective_dof}
+    return {"lam": lam, "effective_dof": effective_dof}

@@ -17,7 +17,7 @@ from dcfsc.self_expression import ClosedForm, solve
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs
 from .history import History, Plateau
-from .lam import LamRule
+from .lam import LamRule, ridge_of
 from .loss import Figures, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import (
@@ -213,7 +213,7 @@ class _WholeBatch:
     def __call__(self, lam: LamRule) -> Figures:
         state, operator = forward(self.network, self.X, lam, self.precision)
         assert operator is not None
-        ridge, dof = operator.lam, operator.leverage.sum()
+        ridge, dof = operator.lam, operator.leverage.sum()  # all samples are here
         del operator  # back-propagation keeps what it needs
         parts = {"reconstruction": reconstruction_error(state)}
         parts |= {term.name: term(state) for term in self.terms}
@@ -224,8 +224,7 @@ class _WholeBatch:
 
         def read() -> tuple[dict[str, float], dict[str, float]]:
             *values, effective_dof = seen.tolist()
-            named = dict(zip(names, values, strict=True))
-            return named, {"lam": ridge, "effective_dof": effective_dof}
+            return dict(zip(names, values, strict=True)), ridge_of(ridge, effective_dof)
 
         return read
 
