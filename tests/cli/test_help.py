@@ -17,7 +17,7 @@ from dcfsc.estimators.deep import LEARNING_RATE, PRETRAIN_EPOCHS
 from dcfsc.estimators.dsc import DSC
 from dcfsc.estimators.registry import METHODS
 from dcfsc.representations.base import SUBSPACE_DIM
-from dcfsc.training.view_model import LOSSES
+from dcfsc.training.view_model import HEAD_LOSSES, LOSSES
 
 IMAGES = {
     "size": "unchanged; a smaller size if images are large or differ in size",
@@ -51,8 +51,9 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     assert default(deep, "steps") is None
     assert shown.pop("training") == "reconstruction; views for --network head"
     assert shown.pop("views") == f"{default(deep, 'views')}: chosen from the data"
-    assert shown.pop("losses") == ",".join(LOSSES)
-    assert set(LOSSES.values()) == {1.0}
+    (more,) = HEAD_LOSSES.keys() - LOSSES.keys()
+    assert shown.pop("losses") == f"{','.join(LOSSES)}; for a head also {more}"
+    assert set(HEAD_LOSSES.values()) == set(LOSSES.values()) == {1.0}
     affinity, _, rest = shown.pop("affinity").partition("; ")
     assert affinity == default(closed, "affinity") == default(deep, "affinity")
     assert rest == "depends on the method"

@@ -142,9 +142,11 @@ def test_options_are_passed_on(trainings):
     assert lessons.partners.shape == (N, 3)
 
 
-def test_without_losses_given_views_and_clusters_count_the_same(trainings):
-    training(Scripted()).fit(History())
-    assert trainings[0][3] == {"contrastive": 1.0, "clusters": 1.0}
+@pytest.mark.parametrize(("spec", "layer"), [(IMAGES, {}), (HEAD, {"self_expression": 1.0})])
+def test_losses_that_are_not_given_count_the_same(trainings, spec, layer):
+    """A head has the layer of the paper in its loss."""
+    training(Scripted(), spec).fit(History())
+    assert trainings[0][3] == {"contrastive": 1.0, "clusters": 1.0, **layer}
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,11 @@ def test_colour_is_for_three_channels_only():
         Views((1, 8, 8), {"colour": 1.0})
 
 
+def test_a_single_feature_has_no_deviation_and_gets_no_noise():
+    x = torch.tensor([[1.5], [-2.0], [0.0]])
+    assert torch.equal(Views((1,), {"noise": 1.0})(x, torch.Generator().manual_seed(0)), x)
+
+
 def test_vectors_lose_a_fifth_of_their_features_or_get_noise():
     x = torch.randn(500, 40, generator=torch.Generator().manual_seed(0))
     kept = view({"hole": 1.0}, x)

@@ -125,7 +125,7 @@ def fit(
             metavar="NAMES",
             help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
             "coding_rate, agreement, self_expression.",
-            show_default="contrastive,clusters",
+            show_default="contrastive,clusters; for a head also self_expression",
         ),
     ] = None,
     affinity: Annotated[

@@ -79,7 +79,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     losses : mapping or None
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
         "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
-        ``{"contrastive": 1.0, "clusters": 1.0}``.
+        ``{"contrastive": 1.0, "clusters": 1.0}``, and for a head "self_expression" as well.
     partners : int
         With views: the number of a sample's neighbours in the closed form whose views are made to
         agree with its own; 0 for none.

@@ -172,7 +172,8 @@ class Views:
     def _vectors(self, x: Tensor, drawn: Drawn) -> Tensor:
         s = self._strength
         if drawn.noise is not None:
-            x = x + VECTOR_NOISE * s["noise"] * x.std(dim=1, keepdim=True) * drawn.noise
+            spread = x.std(dim=1, keepdim=True, correction=min(1, x.shape[1] - 1))
+            x = x + VECTOR_NOISE * s["noise"] * spread * drawn.noise
         if s["hole"]:
             x = torch.where(drawn.uniform < 2 * VECTOR_HOLE * s["hole"] - 1, 0.0, x)
         return x
