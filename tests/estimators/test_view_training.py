@@ -89,7 +89,8 @@ def test_the_same_seed_gives_the_same_labels_and_another_fit_forgets_the_views(u
     one, same = undisturbed, model().fit(X)
     np.testing.assert_array_equal(one.latents_, same.latents_)
     np.testing.assert_array_equal(one.labels_, same.labels_)
-    same.set_params(training="reconstruction", network="auto", steps=1, pretrain_epochs=1).fit(X)
+    same.set_params(training="reconstruction", network="auto", views="auto", steps=1)
+    same.set_params(pretrain_epochs=1).fit(X)
     assert not hasattr(same, "view_strengths_")
     assert not hasattr(same, "representation_")
     assert same.predict(X[:5]).shape == (5,)
@@ -163,13 +164,20 @@ def test_a_head_learns_on_fixed_features(tmp_path):
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"precision": "bfloat16"}, "bfloat16"),
         ({"compile": True}, "compile"),
-        ({"training": "reconstruction"}, "build takes"),
+        ({"training": "reconstruction", "views": "auto"}, "build takes"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(options, word):
     with pytest.raises(InputError, match=word) as error:
         model(**options).fit(stripes()[0])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("options", [{"losses": {"contrastive": 1.0}}, {"views": {"hole": 1.0}}])
+def test_options_of_views_are_refused_by_the_papers_training(options):
+    (name,) = options
+    with pytest.raises(InputError, match=f"^{name} belongs to training='views'"):
+        DCFSC(3, device="cpu", **options).fit(stripes()[0])
 
 
 @pytest.fixture(scope="module")

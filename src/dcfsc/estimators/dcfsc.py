@@ -185,6 +185,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         if self._training() == "views":
             self._fit_views(X, n_clusters, random_state, checkpoint)
         else:
+            self._refuse_view_options()
             self._fit_reconstruction(X, n_clusters, fixed, random_state, checkpoint)
         return self
 

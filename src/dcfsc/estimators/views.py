@@ -112,6 +112,13 @@ class ViewEstimator(NetworkEstimator):
         )
         return "views" if for_views else "reconstruction"
 
+    def _refuse_view_options(self) -> None:
+        """An option that only views have is a mistake in the paper's training."""
+        chosen = isinstance(self.views, str) and self.views == "auto"
+        for name, given in (("views", not chosen), ("losses", self.losses is not None)):
+            if given:
+                raise InputError(f"{name} belongs to training='views'; add that, or leave it out.")
+
     def _has_views(self) -> bool:
         """Whether the fit, if there was one, was on views."""
         return "view_strengths_" in vars(self)
