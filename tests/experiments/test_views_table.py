@@ -1,14 +1,17 @@
 """The experiment "views" on a few digits: its cells, its table, and whose views are taken."""
 
 import json
+from functools import partial
 
 import pytest
 
 from dcfsc.errors import InputError
-from dcfsc.estimators import views
-from dcfsc.experiments import catalogue, reproduce
-from dcfsc.experiments.cells import CellStore, Problem
-from dcfsc.experiments.views_table import VIEW_METHODS
+from dcfsc.estimators import DCFSC, views
+from dcfsc.experiments import catalogue, reproduce, views_table
+from dcfsc.experiments.cells import Cell, CellStore, Problem
+from dcfsc.experiments.pipeline import Session
+from dcfsc.experiments.views_table import VIEW_METHODS, measure_views
+from dcfsc.training import view_loop
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +25,39 @@ def finished(tmp_path_factory):
         lines = []
         summary = reproduce("views", out=out, device="cpu", trials=1, report=lines.append)
     return out, summary, lines
+
+
+def test_a_training_that_was_stopped_goes_on(finished, tmp_path, monkeypatch):
+    """Stopped in its third step, it does the last two later, to the same result."""
+    monkeypatch.setattr(views, "STEPS_CPU", 4)
+    monkeypatch.setattr(views, "BATCH_CPU", 16)
+    monkeypatch.setattr(views_table, "DCFSC", partial(DCFSC, checkpoint_every=0.0))
+    store = CellStore(tmp_path, "views")
+    cell = Cell("views", "views", Problem("digits", 3, per_class=12), trial=0, named=True)
+    session = Session(store, "cpu")
+    steps = []
+
+    def stop(loss, phase, step, rate):
+        steps.append(step)
+        if steps.count(3) == 1 and step == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(view_loop, "check_finite", stop)
+    with pytest.raises(KeyboardInterrupt):
+        measure_views(cell, session)
+    (left,) = store.cells.glob("*.checkpoint")
+    record = measure_views(cell, session)
+    assert steps[-5:] == [1, 2, 3, 3, 4]
+    assert not left.exists()
+    (whole,) = (r for r in CellStore(finished[0], "views").records() if r["method"] == "views")
+    for name in ("error", "with_kmeans", "steps", "strengths", "stability"):
+        assert record[name] == whole[name]
+
+
+def test_seconds_of_a_history_count_every_step():
+    rows = [{"step": 25, "seconds": 2.0}, {"step": 30, "seconds": 1.0}]
+    assert views_table._seconds_of(rows) == 55.0
+    assert views_table._seconds_of([]) == 0.0
 
 
 def test_every_method_and_seed_has_a_cell(finished):

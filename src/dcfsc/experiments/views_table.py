@@ -50,11 +50,17 @@ VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 
 def measure_views(cell: Cell, session: Session) -> Record:
-    """Fit and score one method on one dataset with one seed."""
+    """Fit and score one method on one dataset with one seed.
+
+    Training goes on where a run that was stopped has left it; its seconds count.
+    """
     samples = session.samples(cell.problem)
     options = VIEW_METHODS[cell.method][1]
     common: dict[str, Any] = {"device": session.device, "random_state": cell.seed}
     K = cell.problem.n_clusters
+    checkpoint = session.store.cells / f"{cell.method}-{cell.key}.checkpoint"
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    rows_here: list[Row] = []
     with PeakMemory(session.device) as memory:
         start = time.perf_counter()
         model: Any
@@ -63,10 +69,13 @@ def measure_views(cell: Cell, session: Session) -> Record:
         else:
             changes = _changes(cell, session.store)
             common["compile"] = session.device.type == "cuda"
+            common |= {"checkpoint": checkpoint, "callbacks": [rows_here.append]}
             model = DCFSC(K, training="views", views=changes, verbose=False, **options, **common)
             model.fit(samples.X)
         seconds = time.perf_counter() - start
+    checkpoint.unlink(missing_ok=True)
     fitted = vars(model)
+    history = fitted.get("history_", [])
     rows = fitted.get("latents_", samples.X.reshape(len(samples.X), -1))
     plain = KMeans(K, n_init=3, random_state=cell.seed).fit_predict(rows)
     return {
@@ -74,8 +83,8 @@ def measure_views(cell: Cell, session: Session) -> Record:
         **metrics.score(samples.y, model.labels_),
         "with_kmeans": metrics.clustering_error(samples.y, plain),
         "n": len(samples.X),
-        "steps": len(fitted.get("history_", ())),
-        "seconds": seconds,
+        "steps": history[-1]["step"] if history else 0,
+        "seconds": seconds + _seconds_of(history[: len(history) - len(rows_here)]),
         "memory": memory.record(),
         "strengths": fitted.get("view_strengths_"),
         "consistency": fitted.get("view_consistency_"),
@@ -86,6 +95,14 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "versions": versions(with_commit=True),
         "machine": machine(session.device),
     }
+
+
+def _seconds_of(history: list[Row]) -> float:
+    """What the steps of a history took; a row may stand for several of them."""
+    steps = [0, *(row["step"] for row in history)]
+    return sum(
+        (b - a) * row["seconds"] for a, b, row in zip(steps, steps[1:], history, strict=False)
+    )
 
 
 def _changes(cell: Cell, store: CellStore) -> Any:
