@@ -206,8 +206,8 @@ def views(path: Path) -> Results:
     options: dict[str, Any] = {"training": "views", "network": spec, "steps": 4, "batch_size": 21}
     options |= {"device": "cpu", "random_state": 3, "verbose": False}
     model = DCFSC(3, **options)
-    losses = dict.fromkeys(("contrastive", "coding_rate", "agreement", "self_expression"), 1.0)
-    model.set_params(losses={**losses, "clusters": 1.0})
+    names = "contrastive", "coding_rate", "agreement", "prediction", "self_expression", "clusters"
+    model.set_params(losses=dict.fromkeys(names, 1.0))
     found = fitted(model, X, X[:9], path)
     found |= {f"strength of {name}": s for name, s in model.view_strengths_.items()}
     return found | {"losses": np.array(model.history_.column("loss"))}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering
 from dcfsc.affinity import Symmetric, TopK
@@ -10,6 +11,7 @@ from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import ResidualSpec
+from dcfsc.training import Schedule
 
 
 class Stop(Exception):
@@ -216,8 +218,8 @@ def test_the_graphs_are_equals_where_few_labels_differ(fitted, closed):
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
 
 
-def test_images_without_stable_clusters_are_learnt_from_views_alone_at_first():
-    """Nothing is taught before the features are clustered, and nothing of the samples remains."""
+def test_images_without_stable_clusters_are_learnt_from_views_alone():
+    """Nothing teaches but the views, and nothing of the samples remains."""
     noise = np.random.default_rng(0).random((100, 3, 8, 8), dtype=np.float32)
     spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
     found = []
@@ -225,10 +227,25 @@ def test_images_without_stable_clusters_are_learnt_from_views_alone_at_first():
     usual = {"crop", "mirror", "contrast", "colour"}
     assert {name for name, s in fitted.view_strengths_.items() if s} == usual
     assert fitted.view_consistency_ == {}
-    assert all(row["clusters"] == 0 for row in found[:6])
-    assert all(row["clusters"] > 0 for row in found[6:])
+    assert fitted.network_.spec.predictor == 2
+    assert all(row["prediction"] == row["loss"] for row in found)
     own = TopK()(fitted.coefficients_, 5)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), own.toarray(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "gpu", "steps"),
+    [(60_000, True, 187_500), (1000, True, 12_000), (60_000, False, 2400)],
+)
+def test_views_alone_teach_for_longer(n, gpu, steps):
+    """Four hundred times all samples on a GPU, and no less than 12,000 steps."""
+    device = torch.device("cuda" if gpu else "cpu")
+    options = model(5, steps=None, batch_size=None, learning_rate=None)._view_options(device, n)
+    assert options.alone == Schedule(steps, 128, 0.06, views=4, sgd=True)
+    assert options.schedule == Schedule(1500 if gpu else 300, 512 if gpu else 256, 3e-3)
+    asked = model(5, steps=7, batch_size=30, learning_rate=0.5)._view_options(device, n)
+    assert asked.schedule == Schedule(7, 30, 0.5)
+    assert asked.alone == Schedule(7, 30, 0.5, views=4, sgd=True)
 
 
 def test_another_affinity_is_the_features_alone():

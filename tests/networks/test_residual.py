@@ -24,6 +24,29 @@ def test_the_encoder_is_chosen_by_the_size_of_the_images(shape, stride, features
     assert sum(small.layer_sizes) < sum(spec.layer_sizes)
 
 
+def test_images_that_only_views_teach_get_a_stage_more():
+    spec = view_spec((3, 32, 32), 5, alone=True)
+    assert (spec.channels, spec.blocks, spec.stem_stride) == ((64, 128, 256, 512), 2, 1)
+    assert (spec.hidden, spec.projection, spec.predictor) == (2048, 2048, 0)
+    small = view_spec((3, 32, 32), 5, small=True, alone=True)
+    assert (small.channels, small.hidden, small.projection) == ((24, 48, 96, 192), 512, 512)
+    assert view_spec((9,), alone=True) == view_spec((9,))
+
+
+def test_a_predictor_guesses_from_normalised_projections():
+    spec = ResidualSpec((3, 9, 7), (4, 6), 1, hidden=8, projection=12, predictor=5)
+    network = ViewNetwork(spec, torch.Generator().manual_seed(0))
+    x = torch.randn(20, 3, 9, 7, generator=torch.Generator().manual_seed(1))
+    _, projections, _, predictions = network(x)
+    torch.testing.assert_close(projections.mean(dim=0), torch.zeros(12), atol=1e-5, rtol=0)
+    spread = projections.std(dim=0, correction=0)
+    torch.testing.assert_close(spread, torch.ones(12), atol=1e-3, rtol=0)
+    assert predictions.shape == projections.shape
+    torch.testing.assert_close(network.predictor(projections), predictions)
+    widths = [m.out_features for m in network.modules() if isinstance(m, torch.nn.Linear)]
+    assert sorted(widths) == sorted([8, 8, 12, 5, 12, 1])
+
+
 def test_vectors_get_a_head():
     spec = view_spec((20,), 3)
     assert isinstance(spec, HeadSpec)
@@ -50,7 +73,15 @@ def test_features_know_no_brightness_and_no_gain():
     )
 
 
-@pytest.mark.parametrize("spec", [ResidualSpec((3, 9, 7), (4, 6), 1, 2), HeadSpec(11, 5, 7, 3)])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ResidualSpec((3, 9, 7), (4, 6), 1, 2),
+        ResidualSpec((3, 9, 7), (4, 6), 1, 2, predictor=9),
+        HeadSpec(11, 5, 7, 3),
+        HeadSpec(11, 5, 7, 3, predictor=2),
+    ],
+)
 def test_specs_survive_json_and_describe_their_layers(spec):
     assert from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     sizes = {p.numel() for p in ViewNetwork(spec).parameters()}
@@ -64,6 +95,8 @@ def test_specs_survive_json_and_describe_their_layers(spec):
         (lambda: ResidualSpec((1, 8, 8), ()), "channels"),
         (lambda: ResidualSpec((1, 8, 8), blocks=0), "blocks"),
         (lambda: ResidualSpec((1, 8, 8), blocks=1000), "at most 100"),
+        (lambda: ResidualSpec((1, 8, 8), predictor=-1), "predictor"),
+        (lambda: HeadSpec(4, predictor=0.5), "predictor"),
         (lambda: HeadSpec(0), "input_dim"),
         (lambda: HeadSpec(4, n_clusters=-1), "n_clusters"),
     ],

@@ -1,13 +1,17 @@
 """Steps with kernels of PyTorch's compiler: the same ones on a GPU, one clear line elsewhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
-from dcfsc.networks import ConvSpec, build
-from dcfsc.training import Absolute, History, train
+from dcfsc.networks import ConvSpec, ResidualSpec, ViewNetwork, build
+from dcfsc.training import Absolute, History, Schedule, Views, train, train_views
+from dcfsc.training.view_lessons import Lessons
+from dcfsc.training.views import usual_strengths
 
 SPEC = ConvSpec((1, 8, 8), (3, 2), (3, 3), (1, 2), batch_norm=True)
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -41,3 +45,42 @@ def test_compiled_steps_are_the_plain_ones():
         train(network.cuda(), X, compiled=compiled, **options)
         losses.append([row["loss"] for row in history])
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+@CUDA
+@pytest.mark.parametrize(
+    ("weights", "views"), [({"prediction": 1.0}, 4), ({"contrastive": 1.0, "clusters": 1.0}, 2)]
+)
+def test_recorded_steps_on_views_are_the_plain_ones(weights, views):
+    """What lessons change between two steps is seen by the recording."""
+    X = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(0)).cuda()
+    spec = ResidualSpec((3, 8, 8), (8, 16), 1, hidden=16, projection=8, n_clusters=3)
+    spec = replace(spec, predictor=4 if "prediction" in weights else 0)
+    found = []
+    for compiled in (False, True):
+        network = ViewNetwork(spec, torch.Generator().manual_seed(1)).cuda()
+        lessons, history = Lessons(40, X.device), History()
+
+        def teach(lessons=lessons):
+            lessons.targets.copy_(torch.arange(40) % 3)
+            lessons.partners[:, 1:] = (lessons.partners[:, :1] + 3) % 40
+            lessons.shares.copy_(torch.tensor([0.4, 0.6, 0.8, 1.0]))
+
+        train_views(
+            network,
+            X,
+            Views((3, 8, 8), usual_strengths((3, 8, 8))),
+            weights,
+            Schedule(9, 16, 0.01, views=views, sgd=True),
+            lessons,
+            n_clusters=3,
+            generator=torch.Generator("cuda").manual_seed(2),
+            history=history,
+            lessons_at={5: teach},
+            compiled=compiled,
+        )
+        found.append((history.column("loss"), network.state_dict()))
+    (plain, weights_plain), (recorded, weights_recorded) = found
+    assert recorded == pytest.approx(plain, rel=1e-3)
+    for name, value in weights_plain.items():
+        torch.testing.assert_close(weights_recorded[name], value, rtol=2e-2, atol=2e-3)

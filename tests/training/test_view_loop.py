@@ -214,6 +214,37 @@ def test_training_is_adamw_on_views_of_samples_and_partners(batch, taken):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_several_views_are_learnt_by_momentum():
+    """Four views of each sample, each predicting the others, and SGD: in plain torch."""
+    spec = HeadSpec(6, latent_dim=4, hidden=8, projection=4, n_clusters=2, predictor=3)
+    ours, theirs = (ViewNetwork(spec, torch.Generator().manual_seed(1)) for _ in range(2))
+    schedule, weights = Schedule(4, 8, 0.05, views=4, sgd=True), {"prediction": 1.5}
+    options = {"n_clusters": 2, "history": History()}
+    random, views, lessons = torch.Generator().manual_seed(3), Views((6,), NOISE), taught()
+    train_views(ours, vectors(), views, weights, schedule, taught(), generator=random, **options)
+    random.manual_seed(3)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=1.0, momentum=0.9, weight_decay=5e-4)
+    theirs.train()
+    for step in range(4):
+        optimizer.param_groups[0]["lr"] = schedule.rate(step)
+        rows = torch.randperm(20, generator=random)[:8]
+        taken = torch.rand(24, generator=random).view(3, 8)
+        others = torch.where(taken < 0.5, rows, (rows + 1) % 20)
+        samples = torch.cat((rows, *others))
+        features, projections, logits, predictions = (
+            part.chunk(4) for part in theirs(views(vectors()[samples], random))
+        )
+        targets = lessons.targets[samples].chunk(4)
+        batch = Batch(features, projections, logits, targets, 2, predictions)
+        (loss,) = weighted_terms(batch, weights).values()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert options["history"][step]["prediction"] == pytest.approx(float(loss.detach()))
+    for one, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("stop", [1, 3])
 def test_training_goes_on_where_it_stopped(tmp_path, stop):
     """Weights, averages, random numbers, history and lessons are those of one training."""

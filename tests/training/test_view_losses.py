@@ -26,7 +26,7 @@ def parts(seed=0, grad=False):
     random = torch.Generator().manual_seed(seed)
     return [
         torch.randn(N, width, dtype=torch.float64, generator=random).requires_grad_(grad)
-        for width in (D, D, 5, 5, K, K)
+        for width in (D, D, 5, 5, K, K, 5, 5)
     ]
 
 
@@ -34,7 +34,8 @@ TARGETS = (torch.tensor([0, 1, 2, -1, 0, 1, 2]), torch.tensor([0, 1, 1, -1, -1, 
 
 
 def batch(made):
-    return Batch(tuple(made[:2]), tuple(made[2:4]), tuple(made[4:]), TARGETS, K)
+    pairs = [tuple(made[i : i + 2]) for i in (0, 2, 4, 6)]
+    return Batch(*pairs[:3], TARGETS, K, pairs[3])
 
 
 def test_contrastive_is_the_cross_entropy_over_all_other_views():
@@ -68,13 +69,13 @@ def test_agreement_is_zero_for_equal_directions_and_two_for_opposite_ones():
 
 def test_clusters_leave_samples_without_a_target_out():
     made = parts()
-    logits, targets = torch.cat(made[4:]), torch.cat(TARGETS)
+    logits, targets = torch.cat(made[4:6]), torch.cat(TARGETS)
     known = targets >= 0
     log = F.log_softmax(logits[known], dim=1)
     right = log.gather(1, targets[known, None])[:, 0]
     expected = -((1 - SMOOTHING) * right + SMOOTHING * log.mean(dim=1)).mean()
     torch.testing.assert_close(TERMS["clusters"](batch(made)), expected)
-    unknown = Batch((), (), tuple(made[4:]), (torch.full((N,), -1),) * 2, K)
+    unknown = Batch((), (), tuple(made[4:6]), (torch.full((N,), -1),) * 2, K)
     assert float(TERMS["clusters"](unknown)) == 0.0
 
 
@@ -97,10 +98,51 @@ def test_the_layer_has_the_degrees_of_freedom_it_says():
     assert solve(Z, layer_lam(Z, 50)).effective_dof == pytest.approx(10.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["contrastive", "coding_rate", "agreement", "clusters"])
+def several(views=3, n=4, seed=1):
+    random = torch.Generator().manual_seed(seed)
+    made = torch.randn(4, views, n, 5, dtype=torch.float64, generator=random)
+    features, projections, logits, predictions = map(tuple, made)
+    return Batch(features, projections, logits, (torch.zeros(n).long(),) * views, 5, predictions)
+
+
+def test_every_pair_of_several_views_counts():
+    made = several()
+    p = [F.normalize(part, dim=1) for part in made.projections]
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    expected = 1 - sum(float((p[a] * p[b]).sum(dim=1).mean()) for a, b in pairs) / 3
+    assert float(TERMS["agreement"](made)) == pytest.approx(expected, rel=1e-10)
+    every = torch.cat(p)
+    losses = []
+    for i in range(12):
+        others = [math.exp(float(every[i] @ every[j]) / TEMPERATURE) for j in range(12) if j != i]
+        for partner in ((i + 4) % 12, (i + 8) % 12):
+            losses.append(-float(every[i] @ every[partner]) / TEMPERATURE + math.log(sum(others)))
+    expected = sum(losses) / len(losses)
+    assert float(TERMS["contrastive"](made)) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_view_predicts_the_mean_of_the_others():
+    made = several()
+    p, q = made.projections, made.predictions
+    means = (p[1] + p[2]) / 2, (p[0] + p[2]) / 2, (p[0] + p[1]) / 2
+    cosines = [F.cosine_similarity(a, b, dim=1).mean() for a, b in zip(q, means, strict=True)]
+    expected = 1 - sum(map(float, cosines)) / 3
+    assert float(TERMS["prediction"](made)) == pytest.approx(expected, rel=1e-10)
+
+
+def test_what_is_predicted_is_a_constant():
+    made = parts(grad=True)
+    TERMS["prediction"](batch(made)).backward()
+    assert all(part.grad is None for part in made[:6])
+    assert all(part.grad.abs().sum() > 0 for part in made[6:])
+
+
+@pytest.mark.parametrize(
+    "name", ["contrastive", "coding_rate", "agreement", "prediction", "clusters"]
+)
 def test_gradients_are_those_of_finite_differences(name):
     made = parts(grad=True)
-    read = {"clusters": made[4:]}.get(name, made[2:4])
+    read = {"clusters": made[4:6], "prediction": made[6:]}.get(name, made[2:4])
     assert torch.autograd.gradcheck(lambda *_: TERMS[name](batch(made)), read)
 
 

@@ -1,6 +1,7 @@
 """What a view model does around its training: whom it trusts, what it tries, what it teaches."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from dcfsc.training.views import cautious_strengths, usual_strengths
 N = 24
 HEAD = HeadSpec(6, latent_dim=4, hidden=8, projection=4, n_clusters=2)
 IMAGES = ResidualSpec((1, 8, 8), (4,), 1, hidden=8, projection=4, n_clusters=2)
+LARGER = ResidualSpec((1, 8, 8), (4, 6), 1, hidden=8, projection=12, n_clusters=2)
+ALONE = Schedule(70, 8, 0.02, views=3, sgd=True)
 FIRST = np.arange(N) // 12
 NOISE = {"noise": 1.0, "hole": 0.5}
 
@@ -77,9 +80,9 @@ def training(teacher, spec=HEAD, steps=40, X=None, checkpoint=None, **options):
     options = {"changes": NOISE if spec is HEAD else {}} | options
     return ViewTraining(
         samples(spec) if X is None else X,
-        spec,
+        (spec, LARGER if spec is IMAGES else spec),
         teacher,
-        ViewOptions(Schedule(steps, 16, 0.01), 70, **options),
+        ViewOptions(Schedule(steps, 16, 0.01), ALONE, **options),
         generator=torch.Generator().manual_seed(5),
         checkpoint=checkpoint,
     )
@@ -90,7 +93,7 @@ def training(teacher, spec=HEAD, steps=40, X=None, checkpoint=None, **options):
     [(IMAGES, 1.0, True), (IMAGES, 0.6, True), (IMAGES, 0.59, False), (HEAD, 0.1, True)],
 )
 def test_images_whose_clusters_are_not_stable_teach_nothing(spec, stability, guided):
-    """Then training is as long as for samples of which nothing is known. Vectors always teach."""
+    """Then the network and its training are those for views alone. Vectors always teach."""
     teacher = Scripted(stability=stability)
     made = training(teacher, spec)
     ((rows, beside),) = teacher.asked
@@ -98,7 +101,8 @@ def test_images_whose_clusters_are_not_stable_teach_nothing(spec, stability, gui
     assert beside is None
     assert made.guided is guided
     assert (made.samples is teacher.given[0]) == guided
-    assert made.schedule == Schedule(40 if guided else 70, 16, 0.01)
+    assert made.schedule == (Schedule(40, 16, 0.01) if guided else ALONE)
+    assert made.spec == (spec if guided else replace(LARGER, predictor=3))
     expected = FIRST if guided else np.full(N, -1)
     assert made.lessons.first.tolist() == expected.tolist()
     neighbours = np.arange(N) ^ 1 if guided else np.arange(N)
@@ -149,11 +153,30 @@ def test_losses_that_are_not_given_count_the_same(trainings, spec, layer):
     assert trainings[0][3] == {"contrastive": 1.0, "clusters": 1.0, **layer}
 
 
+def test_views_alone_predict_each_other(trainings):
+    training(Scripted(stability=0.0), IMAGES).fit(History())
+    network, weights, schedule = trainings[0][0], trainings[0][3], trainings[0][4]
+    assert weights == {"prediction": 1.0}
+    assert network.spec.predictor == 3  # a quarter of the projections
+    assert schedule == ALONE
+
+
 @pytest.mark.parametrize(
-    ("stability", "steps"), [(1.0, {17: 0.0, 29: 0.5}), (0.0, {29: 0.0, 43: 0.0, 57: 0.5})]
+    ("losses", "predictor"), [({"prediction": 2.0}, 3), ({"contrastive": 1.0}, 0)]
 )
+def test_there_is_a_predictor_only_where_it_is_of_use(losses, predictor):
+    for stability in (0.0, 1.0):
+        teacher = Scripted(stability=stability)
+        made = training(teacher, replace(IMAGES, projection=12), losses=losses, changes={})
+        assert made.spec.predictor == predictor
+    own = replace(IMAGES, predictor=5)
+    made = training(Scripted(), own, losses=losses, changes={})
+    assert made.spec.predictor == (5 if predictor else 0)
+
+
+@pytest.mark.parametrize(("stability", "steps"), [(1.0, {17: 0.0, 29: 0.5}), (0.0, {})])
 def test_features_teach_after_shares_of_the_training(trainings, stability, steps):
-    """At 0.4 and 0.7 of 40 steps, or at 0.4, 0.6 and 0.8 of 70; the last lesson trusts clusters."""
+    """At 0.4 and 0.7 of 40 steps; the last lesson trusts clusters. Views alone need none."""
     kept = np.where(np.arange(N) < 16, 0, 1)  # four samples of cluster 1 are in cluster 0
     teacher = Scripted(*[kept] * 3, stability=stability)
     made = training(teacher, IMAGES)
@@ -170,7 +193,7 @@ def test_features_teach_after_shares_of_the_training(trainings, stability, steps
         teacher.asked[1:], teacher.given[1:], learnt, strict=False
     ):
         torch.testing.assert_close(rows, features)
-        assert beside is (teacher.given[0].graph if stability else None)
+        assert beside is teacher.given[0].graph
         assert taught[:2] == (given.graph, given.labels)
 
 

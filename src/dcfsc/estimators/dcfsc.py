@@ -52,7 +52,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     With ``training="views"`` an encoder without a decoder learns from random views of the samples
     instead, on mini-batches. The closed form of the samples determines which changes a view may
     have and which samples are neighbours, whose views should agree. Later the closed form of the
-    features gives better neighbours and, at the end, the clusters.
+    features gives better neighbours and, at the end, the clusters. Images of which the closed form
+    knows too little, as of photographs of things, are learnt from views alone, which takes longer.
 
     Choose it for images, or for features whose clusters are curved; the same pipeline without a
     network is :class:`ClosedFormSubspaceClustering`. A step costs that of the
@@ -78,8 +79,9 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         and what strength 1 means are in :mod:`dcfsc.training.views`. "auto" lets the data say.
     losses : mapping or None
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
-        "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
-        ``{"contrastive": 1.0, "clusters": 1.0}``, and for a head "self_expression" as well.
+        "prediction", "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
+        ``{"contrastive": 1.0, "clusters": 1.0}``, and for a head "self_expression" as well;
+        ``{"prediction": 1.0}`` where images are learnt from views alone.
     partners : int
         With views: the number of a sample's neighbours in the closed form whose views are made to
         agree with its own; 0 for none.
@@ -90,7 +92,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         and 60 otherwise.
     steps : int or None
         Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 1,500 if None, and
-        300 without a GPU; eight times as many for images whose own clusters are not stable.
+        300 without a GPU. From views alone: so many that each sample is seen 400 times, and no
+        fewer than 12,000; 2,400 without a GPU.
     learning_rate : float or None
         Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
     pretrain_batch_size : int

@@ -79,8 +79,12 @@ def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) ->
     return module
 
 
-def view_spec_for(network: Any, sample_shape: tuple[int, ...], n_clusters: int, small: bool) -> Any:
-    """The spec of the encoder that learns from views which ``network`` names."""
+def view_specs_for(
+    network: Any, sample_shape: tuple[int, ...], n_clusters: int, small: bool
+) -> tuple[Any, Any]:
+    """The specs of the encoders that learn from views which ``network`` names: of the usual one,
+    and of the one for samples whose clusters teach it nothing.
+    """
     names = ("auto", *VIEW_NETWORKS)
     if isinstance(network, str):
         if network not in names:
@@ -90,14 +94,16 @@ def view_spec_for(network: Any, sample_shape: tuple[int, ...], n_clusters: int, 
                 f"network={network!r} is for {VIEW_NETWORKS[network]}, but a sample of X has the "
                 f"shape {tuple(sample_shape)}; use network='auto'."
             )
-        return networks.view_spec(sample_shape, n_clusters, small=small)
+        usual = networks.view_spec(sample_shape, n_clusters, small=small)
+        return usual, networks.view_spec(sample_shape, n_clusters, small=small, alone=True)
     if not isinstance(network, networks.ResidualSpec | networks.HeadSpec):
         raise InputError(
             f"training='views' takes a ResidualSpec, a HeadSpec or one of {', '.join(names)}; got "
             f"network={network!r}."
         )
     _check_shape(network, sample_shape)
-    return replace(network, n_clusters=n_clusters)
+    spec = replace(network, n_clusters=n_clusters)
+    return spec, spec
 
 
 def network_of(spec: Any) -> Any:

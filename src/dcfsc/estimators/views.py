@@ -33,7 +33,7 @@ from dcfsc.training.progress import progress_bar
 
 from .closed_form import ClosedFormSubspaceClustering
 from .deep import NetworkEstimator
-from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_spec_for
+from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_specs_for
 from .prediction import CLUSTERS, PROBABILITIES
 from .sharded import check_whole
 from .validation import check_array, check_at_least, check_learning_rate, local_generator
@@ -41,9 +41,11 @@ from .validation import check_array, check_at_least, check_learning_rate, local_
 TRAININGS = ("reconstruction", "views")
 # With a GPU and without; chosen with labels in view, on image sets.
 STEPS, STEPS_CPU = 1500, 300
-UNGUIDED = 8  # times as many where the samples' own clusters are not to be trusted
 BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3
+# Where the samples' own clusters are not to be trusted: four views of a sample, as often as this.
+EPOCHS_ALONE, FEWEST_ALONE, STEPS_ALONE_CPU = 400, 12_000, 2400
+BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE = 128, 0.06, 4
 # Of samples whose clusters by their features and as they are differ; chosen with labels in view.
 FEW = 0.05
 FROM_VIEWS = (
@@ -136,15 +138,15 @@ class ViewEstimator(NetworkEstimator):
     ) -> None:
         """Train an encoder on views, and cluster its features by the closed form."""
         device = resolve_device(self.device)
-        options = self._view_options(device)
-        spec = view_spec_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
+        options = self._view_options(device, distributed.total_number(len(X)))
+        specs = view_specs_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
         self.input_scale_ = scale_to_one(X)
         inputs = as_inputs(X, device, self.input_scale_)
         if distributed.active():
             inputs = distributed.gather_rows(inputs[:])
         training = ViewTraining(
             inputs,
-            spec,
+            specs,
             _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
             options,
             generator=local_generator(random_state),
@@ -159,23 +161,12 @@ class ViewEstimator(NetworkEstimator):
         Z = view_features(self.network_, inputs)
         self._cluster_features(len(X), Z, n_clusters, random_state, model.samples)
 
-    def _view_options(self, device: torch.device) -> ViewOptions:
-        gpu = device.type == "cuda"
+    def _view_options(self, device: torch.device, n: float) -> ViewOptions:
         for name in ("weights", "pretrain_epochs", "terms"):
             if getattr(self, name):
                 raise InputError(f"{name} belongs to training='reconstruction'; leave it out.")
-        steps, size, rate = (
-            default if value is None else value
-            for value, default in (
-                (self.steps, STEPS if gpu else STEPS_CPU),
-                (self.batch_size, BATCH if gpu else BATCH_CPU),
-                (self.learning_rate, LEARNING_RATE),
-            )
-        )
-        check_at_least("steps", steps, 0)
-        check_at_least("batch_size", size, 2)
         check_at_least("partners", self.partners, 0)
-        check_learning_rate(rate)
+        gpu = device.type == "cuda"
         precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
         check_precision(precision, device)
         if self.compile:
@@ -186,10 +177,31 @@ class ViewEstimator(NetworkEstimator):
                 raise InputError(
                     f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
                 )
-        schedule = Schedule(int(steps), int(size), float(rate))
-        unguided = schedule.steps * (UNGUIDED if self.steps is None else 1)
+        epochs = int(EPOCHS_ALONE * n / BATCH_ALONE)
+        alone = Schedule(
+            max(FEWEST_ALONE, epochs) if gpu else STEPS_ALONE_CPU,
+            BATCH_ALONE,
+            LEARNING_RATE_ALONE,
+            VIEWS_ALONE,
+            sgd=True,
+        )
+        usual = Schedule(STEPS if gpu else STEPS_CPU, BATCH if gpu else BATCH_CPU, LEARNING_RATE)
         rest = int(self.partners), changes, self.losses, precision, bool(self.compile)
-        return ViewOptions(schedule, unguided, *rest)
+        return ViewOptions(self._given(usual), self._given(alone), *rest)
+
+    def _given(self, schedule: Schedule) -> Schedule:
+        """The schedule with what the person has asked for."""
+        asked: dict[str, Any] = {}
+        if self.steps is not None:
+            check_at_least("steps", self.steps, 0)
+            asked["steps"] = int(self.steps)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 2)
+            asked["batch_size"] = int(self.batch_size)
+        if self.learning_rate is not None:
+            check_learning_rate(self.learning_rate)
+            asked["learning_rate"] = float(self.learning_rate)
+        return replace(schedule, **asked)
 
     def _cluster_features(
         self,

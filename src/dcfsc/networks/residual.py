@@ -2,12 +2,15 @@
 
     f = encoder(x) (n, latent_dim),   p = projector(f) (n, projection),   l = clusters(f) (n, K)
 
-The features f are what is clustered afterwards; p and l are only read by losses.
+The features f are what is clustered afterwards; p and l are only read by losses. So is what a
+predictor, if there is one, makes of p: a guess at the projections of other views.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,7 +26,7 @@ SMALLEST_SIDE = 8  # a map with a smaller side is not reduced further
 
 
 class ViewNetwork(nn.Module):
-    """An encoder with a projector for pairs of views and a linear classifier of clusters.
+    """An encoder with a projector for views and a linear classifier of clusters.
 
     Weights are drawn from ``generator`` (default: seed 0).
     """
@@ -38,12 +41,16 @@ class ViewNetwork(nn.Module):
             self.encoder = ResidualEncoder(spec)
         else:
             self.encoder = FeatureHead(spec)
-        self.projector = nn.Sequential(
-            _linear(spec.latent_dim, spec.hidden, bias=False),
-            SharedBatchNorm1d(spec.hidden),
-            nn.ReLU(),
-            _linear(spec.hidden, spec.projection),
-        )
+        self.predictor: nn.Module | None = None
+        if spec.predictor:
+            # Chen and He, "Exploring simple Siamese representation learning", 2021
+            sizes = spec.latent_dim, spec.hidden, spec.hidden, spec.projection
+            self.projector = nn.Sequential(
+                *_dense(*sizes), SharedBatchNorm1d(spec.projection, affine=False)
+            )
+            self.predictor = _dense(spec.projection, spec.predictor, spec.projection)
+        else:
+            self.projector = _dense(spec.latent_dim, spec.hidden, spec.projection)
         self.clusters = _linear(spec.latent_dim, spec.n_clusters)
         self.reset_parameters(torch.Generator().manual_seed(0) if generator is None else generator)
 
@@ -51,12 +58,18 @@ class ViewNetwork(nn.Module):
     def latent_dim(self) -> int:
         return self.spec.latent_dim
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, projections and the clusters' logits of x (n, *sample_shape)."""
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Features, projections and the clusters' logits of x (n, *sample_shape).
+
+        Predictions are the fourth, if the network makes them.
+        """
         features = self.encoder(x)
         # The classifier reads directions, as the closed form does.
         logits = self.clusters(F.normalize(features, dim=1))
-        return features, self.projector(features), logits
+        projections = self.projector(features)
+        if self.predictor is None:
+            return features, projections, logits
+        return features, projections, logits, self.predictor(projections)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator) -> None:
@@ -140,12 +153,13 @@ class FeatureHead(nn.Module):
 
 
 def view_spec(
-    shape: tuple[int, ...], n_clusters: int = 1, *, small: bool = False
+    shape: tuple[int, ...], n_clusters: int = 1, *, small: bool = False, alone: bool = False
 ) -> ResidualSpec | HeadSpec:
     """The encoder for samples of ``shape``: (features,), (h, w) or (c, h, w).
 
     ``small`` is for processors without an accelerator: a third of the channels, one block a stage
-    instead of two, and half of the resolution.
+    instead of two, and half of the resolution. ``alone`` is for images that only their own views
+    teach: a stage more, as ResNet-18 has, and a larger projector.
     """
     shape = tuple(int(size) for size in shape)
     if len(shape) == 1:
@@ -157,12 +171,24 @@ def view_spec(
         stride *= 2
     channels = (24, 48, 96) if small else (64, 128, 256)
     blocks = 1 if small else 2
-    return ResidualSpec((c, height, width), channels, blocks, stride, n_clusters=n_clusters)
+    spec = ResidualSpec((c, height, width), channels, blocks, stride, n_clusters=n_clusters)
+    if not alone:
+        return spec
+    width = 512 if small else 2048
+    return replace(spec, channels=(*channels, 2 * channels[-1]), hidden=width, projection=width)
 
 
 def _standardised(x: Tensor) -> Tensor:
     spread, mean = torch.std_mean(x, dim=(1, 2, 3), keepdim=True)
     return (x - mean) / (spread + 1e-3)
+
+
+def _dense(*sizes: int) -> nn.Sequential:
+    """Linear layers, with batch norm and ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes[:-1]):
+        layers += [_linear(inputs, outputs, bias=False), SharedBatchNorm1d(outputs), nn.ReLU()]
+    return nn.Sequential(*layers, _linear(sizes[-2], sizes[-1]))
 
 
 def _linear(inputs: int, outputs: int, bias: bool = True) -> Any:

@@ -25,8 +25,10 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
             running.lerp_(now, momentum)
         assert norm.num_batches_tracked is not None
         norm.num_batches_tracked.add_(1)
-    scale = norm.weight * torch.rsqrt(variance + norm.eps)
-    return (centred * scale.view(shape) + norm.bias.view(shape)).to(x.dtype)
+    y = centred * torch.rsqrt(variance + norm.eps).view(shape)
+    if norm.affine:
+        y = y * norm.weight.view(shape) + norm.bias.view(shape)
+    return y.to(x.dtype)
 
 
 def _divided(norm: nn.Module) -> bool:

@@ -166,8 +166,9 @@ class ResidualSpec(_Described):
     channels : of each stage; every stage after the first halves the resolution.
     blocks : residual blocks in a stage.
     stem_stride : stride of the first convolution.
-    hidden, projection : units of the projector's hidden layer, and of its output.
+    hidden, projection : units of the projector's hidden layers, and of its output.
     n_clusters : units of the classifier.
+    predictor : units of the predictor's hidden layer; 0 for no predictor.
     """
 
     kind: ClassVar[str] = "residual"
@@ -178,11 +179,13 @@ class ResidualSpec(_Described):
     hidden: int = 512
     projection: int = 128
     n_clusters: int = 1
+    predictor: int = 0
 
     def __post_init__(self) -> None:
         for name in ("input_shape", "channels"):
             object.__setattr__(self, name, _positive_integers(name, getattr(self, name)))
         _set_positive_integers(self, "blocks", "stem_stride", "hidden", "projection", "n_clusters")
+        _set_predictor(self)
         if self.blocks > MOST_BLOCKS:
             raise InputError(f"a stage has at most {MOST_BLOCKS} blocks; got {self.blocks}.")
         if len(self.input_shape) != 3 or not self.channels:
@@ -222,6 +225,7 @@ class HeadSpec(_Described):
     hidden, projection : units of the hidden layers, of the head and of its projector, and of the
         projector's output.
     n_clusters : units of the classifier.
+    predictor : units of the predictor's hidden layer; 0 for no predictor.
     """
 
     kind: ClassVar[str] = "head"
@@ -230,11 +234,13 @@ class HeadSpec(_Described):
     hidden: int = 1024
     projection: int = 128
     n_clusters: int = 1
+    predictor: int = 0
 
     def __post_init__(self) -> None:
         _set_positive_integers(
             self, "input_dim", "latent_dim", "hidden", "projection", "n_clusters"
         )
+        _set_predictor(self)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -248,12 +254,13 @@ class HeadSpec(_Described):
 
 
 def _dense_sizes(spec: ResidualSpec | HeadSpec) -> list[int]:
-    """The weights of the projector's layers and of the classifier."""
-    return [
+    """The weights of the projector's and predictor's layers and of the classifier."""
+    sizes = [
         spec.latent_dim * spec.hidden,
         spec.hidden * spec.projection,
         spec.latent_dim * spec.n_clusters,
     ]
+    return [*sizes, spec.hidden**2, spec.projection * spec.predictor] if spec.predictor else sizes
 
 
 Spec = ConvSpec | MLPSpec | ResidualSpec | HeadSpec
@@ -272,6 +279,11 @@ def _set_positive_integers(spec: Any, *names: str) -> None:
     for name in names:
         (value,) = _positive_integers(name, (getattr(spec, name),))
         object.__setattr__(spec, name, value)
+
+
+def _set_predictor(spec: ResidualSpec | HeadSpec) -> None:
+    if spec.predictor != 0:
+        _set_positive_integers(spec, "predictor")
 
 
 def _positive_integers(name: str, values: Any) -> tuple[int, ...]:

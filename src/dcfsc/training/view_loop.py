@@ -1,9 +1,10 @@
-"""Training an encoder on pairs of views: mini-batches, AdamW, one cycle of the learning rate.
+"""Training an encoder on views: mini-batches, one cycle of the learning rate.
 
 A step takes a random batch of samples, gives every sample a partner (itself, or a neighbour that
-the closed form has found), makes a view of each, and lowers the weighted sum of the losses. Nothing
-in a step waits for the device. Where samples are divided among processes, every one encodes its own
-part of each batch; features are then exchanged, and every process computes the loss of all of it.
+the closed form has found) or several, makes a view of each, and lowers the weighted sum of the
+losses. Nothing in a step waits for the device; what is compiled is launched as a whole. Where
+samples are divided among processes, every one encodes its own part of each batch; features are then
+exchanged, and every process computes the loss of all of it.
 """
 
 from __future__ import annotations
@@ -28,20 +29,24 @@ from .norms import sum_gradients
 from .precision import network_context, repeatable_convolutions
 from .view_lessons import Lessons
 from .view_losses import Batch, weighted_terms
-from .views import Views
+from .views import Drawn, Views
 
 WARM_UP = 0.15  # share of the steps in which the learning rate rises
-WEIGHT_DECAY = 1e-4
+WEIGHT_DECAY, WEIGHT_DECAY_SGD, MOMENTUM = 1e-4, 5e-4, 0.9
 REPORT_EVERY = 25  # steps on a GPU between two looks at the losses, each of which waits for it
+WARM_UPS = 3  # calls before a recording, in which kernels are compiled and chosen
+RECORDED = {"contrastive", "agreement", "prediction", "clusters"}  # nothing there waits either
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train."""
+    """How long and how fast to train, on how many views of a sample; by AdamW or plain SGD."""
 
     steps: int
     batch_size: int = 1024
     learning_rate: float = 3e-3
+    views: int = 2
+    sgd: bool = False
 
     def rate(self, step: int) -> float:
         """One cycle: up to ``learning_rate`` along a cosine, then down to zero along another."""
@@ -79,12 +84,7 @@ def train_views(
     generator : on the device of X; the same in every process.
     """
     device = X.device
-    optimizer = torch.optim.AdamW(
-        network.parameters(),
-        lr=schedule.learning_rate,
-        weight_decay=WEIGHT_DECAY,
-        fused=device.type == "cuda",
-    )
+    optimizer = _optimizer(network, schedule, device)
     state = nn.ModuleDict({"network": network, "lessons": lessons})
     done = 0
     if checkpoint is not None:
@@ -92,7 +92,9 @@ def train_views(
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)
     forward = torch.compile(network) if compiled else network
-    step_of = _Step(forward, X, views, weights, lessons, n_clusters, precision)
+    step_of = _Step(forward, X, views, weights, lessons, n_clusters, precision, schedule.views)
+    if compiled and isinstance(X, Tensor) and X.is_cuda and set(weights) <= RECORDED:
+        step_of.gradient = _Recorded(network, step_of.gradient)
     batch_size = min(schedule.batch_size, len(X))
     every = REPORT_EVERY if device.type == "cuda" else 1
     unseen: list[dict[str, Tensor]] = []
@@ -105,7 +107,6 @@ def train_views(
                 network.train()
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(step - 1)
-            optimizer.zero_grad(set_to_none=True)
             unseen.append(step_of(batch_size, generator))
             if distributed.active():
                 sum_gradients(network)
@@ -119,6 +120,15 @@ def train_views(
                 checkpoint.after_step("train", step, state, optimizer, history, generator=generator)
             start = time.perf_counter()
     network.eval()
+
+
+def _optimizer(network: Any, schedule: Schedule, device: torch.device) -> torch.optim.Optimizer:
+    common: dict[str, Any] = {"lr": schedule.learning_rate, "fused": device.type == "cuda"}
+    if schedule.sgd:
+        return torch.optim.SGD(
+            network.parameters(), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY_SGD, **common
+        )
+    return torch.optim.AdamW(network.parameters(), weight_decay=WEIGHT_DECAY, **common)
 
 
 def _record(
@@ -145,33 +155,78 @@ class _Step:
         lessons: Lessons,
         n_clusters: int,
         precision: str,
+        n_views: int = 2,
     ):
         self.network, self.X, self.views, self.weights = network, X, views, weights
         self.lessons, self.n_clusters, self.precision = lessons, n_clusters, precision
+        self.n_views = n_views
+        self.gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]] = self._gradient
 
     def __call__(self, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
-        n, device = len(self.X), generator.device
-        rows = torch.randperm(n, generator=generator, device=device)[:batch_size]
-        uniform = torch.rand(batch_size, generator=generator, device=device)
-        pairs = torch.cat((rows, self.lessons.partner_of(rows, uniform)))  # (2 n,)
-        drawn = self.views.draw(len(pairs), generator)
-        own = distributed.shard(len(pairs), distributed.rank(), distributed.size())
-        x = self.views.apply(self.X[pairs[own]], drawn.rows(own))
-        with network_context(self.precision, device):
+        device, others = generator.device, self.n_views - 1
+        rows = torch.randperm(len(self.X), generator=generator, device=device)[:batch_size]
+        uniform = torch.rand(others * batch_size, generator=generator, device=device)
+        drawn = self.views.draw(self.n_views * batch_size, generator)
+        return self.gradient(rows, uniform, drawn)
+
+    def _gradient(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
+        """Of the loss of a batch, by what is random about its partners and views."""
+        others = self.lessons.partner_of(rows.repeat(self.n_views - 1), uniform)
+        samples = torch.cat((rows, others))  # (n_views n,)
+        own = distributed.shard(len(samples), distributed.rank(), distributed.size())
+        x = self.views.apply(self.X[samples[own]], drawn.rows(own))
+        self.network.zero_grad(set_to_none=True)
+        with network_context(self.precision, x.device):
             outputs = self.network(_channels_last(x))
-        features, projections, logits = (_halves(_whole(o, own, len(pairs))) for o in outputs)
-        targets = _halves(self.lessons.targets[pairs])
-        batch = Batch(features, projections, logits, targets, self.n_clusters)
+        parts = [_whole(o, own, len(samples)) for o in outputs]
+        features, projections, logits, *predictions = (p.chunk(self.n_views) for p in parts)
+        targets = self.lessons.targets[samples].chunk(self.n_views)
+        batch = Batch(features, projections, logits, targets, self.n_clusters, *predictions)
         with distributed.alone():
-            parts = weighted_terms(batch, self.weights)
+            terms = weighted_terms(batch, self.weights)
         # Every process has the whole loss, and gradients are summed over them.
-        (torch.stack(list(parts.values())).sum() / distributed.size()).backward()
-        return {name: value.detach() for name, value in parts.items()}
+        (torch.stack(list(terms.values())).sum() / distributed.size()).backward()
+        return {name: value.detach() for name, value in terms.items()}
 
 
-def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
-    first, second = rows.tensor_split(2)
-    return first, second
+class _Recorded:
+    """The gradient of a step as one launch: a small network's many kernels cost more to launch
+    than to run. It is recorded at the first call; the tensors that it reads must stay in place.
+    """
+
+    def __init__(
+        self, network: Any, gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]]
+    ):
+        self.network, self.gradient = network, gradient
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.inputs: list[Tensor] = []
+        self.terms: dict[str, Tensor] = {}
+
+    def __call__(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
+        given = [rows, uniform, *drawn.tensors()]
+        if self.graph is None:
+            self.graph = self._recorded(rows, uniform, drawn)
+            self.inputs = given
+        for place, value in zip(self.inputs, given, strict=True):
+            place.copy_(value)
+        self.graph.replay()
+        return {name: value.clone() for name, value in self.terms.items()}
+
+    def _recorded(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> torch.cuda.CUDAGraph:
+        buffers = [(buffer, buffer.clone()) for buffer in self.network.buffers()]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UPS):
+                self.gradient(rows, uniform, drawn)
+        torch.cuda.current_stream().wait_stream(aside)
+        with torch.no_grad():
+            for buffer, before in buffers:  # the statistics of batch norm
+                buffer.copy_(before)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.terms = self.gradient(rows, uniform, drawn)
+        return graph
 
 
 def _whole(output: Tensor, own: slice, n: int) -> Tensor:

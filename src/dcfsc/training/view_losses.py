@@ -1,4 +1,4 @@
-"""Losses on the features of two views of a batch, each a mean over samples, to be minimised.
+"""Losses on the features of views of a batch, each a mean over samples, to be minimised.
 
 Each term is a pure function of a :class:`Batch`; :func:`total_loss` adds them up by weights.
 They are computed in float32 or, where the network is, in float64, never in less.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 import torch.nn.functional as F
@@ -24,30 +25,33 @@ SMOOTHING = 0.1  # of the clusters' labels
 
 @dataclass
 class Batch:
-    """What the losses read: of two views a row each, which belong to each other."""
+    """What the losses read: of each view of the samples a matrix, whose rows belong together."""
 
-    features: tuple[Tensor, Tensor]  # (n, d) each
-    projections: tuple[Tensor, Tensor]  # (n, p) each
-    logits: tuple[Tensor, Tensor]  # (n, K) each
-    targets: tuple[Tensor, Tensor]  # (n,) each, clusters, -1 where unknown
+    features: tuple[Tensor, ...]  # (n, d) each
+    projections: tuple[Tensor, ...]  # (n, p) each
+    logits: tuple[Tensor, ...]  # (n, K) each
+    targets: tuple[Tensor, ...]  # (n,) each, clusters, -1 where unknown
     n_clusters: int
+    predictions: tuple[Tensor, ...] = ()  # (n, p) each, if the network makes them
 
 
 def contrastive(batch: Batch) -> Tensor:
-    """NT-Xent: -log softmax over all other views of the batch, at the view's partner.
+    """NT-Xent: -log softmax over all other views of the batch, at the view's partners.
 
     - mean_i log exp(p_i . q_i / t) / sum_{v not p_i} exp(p_i . v / t),   |p| = |q| = 1
     """
-    p = _unit(torch.cat(batch.projections))  # (2n, p)
-    n = len(p) // 2
+    views = len(batch.projections)
+    p = _unit(torch.cat(batch.projections))  # (views n, p)
+    rows = torch.arange(len(p), device=p.device)
     similarity = p @ p.mT / TEMPERATURE
-    similarity = similarity.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=p.device), -1e9)
-    partner = torch.arange(2 * n, device=p.device).roll(n)
-    return F.cross_entropy(similarity, partner)
+    similarity = similarity.masked_fill(torch.eye(len(p), dtype=torch.bool, device=p.device), -1e9)
+    n = len(p) // views
+    losses = [F.cross_entropy(similarity, rows.roll(n * shift)) for shift in range(1, views)]
+    return torch.stack(losses).mean()
 
 
 def coding_rate(batch: Batch) -> Tensor:
-    """-1/2 log det(I + d / (n eps^2) Z'Z) of the projections at unit length, over both views.
+    """-1/2 log det(I + d / (n eps^2) Z'Z) of the projections at unit length, over all views.
 
     The negative volume that the samples fill: it keeps features from collapsing.
     """
@@ -60,18 +64,29 @@ def coding_rate(batch: Batch) -> Tensor:
 
 def agreement(batch: Batch) -> Tensor:
     """1 - cosine of a view and its partner."""
-    p, q = (_unit(part) for part in batch.projections)
-    return 1.0 - (p * q).sum(dim=1).mean()
+    cosines = [(p * q).sum(dim=1).mean() for p, q in combinations(map(_unit, batch.projections), 2)]
+    return 1.0 - torch.stack(cosines).mean()
+
+
+def prediction(batch: Batch) -> Tensor:
+    """1 - cosine of what a view predicts and the mean of the other views' projections.
+
+    The mean is a constant of the step, without which all projections would become one: Pototzky et
+    al., "FastSiam: resource-efficient self-supervised learning on a single GPU", 2022.
+    """
+    p = torch.stack([_wide(part) for part in batch.projections]).detach()
+    others = p.sum(dim=0) - p  # of each view
+    guesses = torch.stack([_wide(part) for part in batch.predictions])
+    return 1.0 - F.cosine_similarity(guesses, others, dim=2).mean()
 
 
 def self_expression(batch: Batch) -> Tensor:
     """mean_i |z_i - (B Z)_i|^2, the residual of the paper's layer within the batch.
 
-    Z are the mean features of both views at unit length, and lam is that of K m effective degrees
+    Z are the mean features of all views at unit length, and lam is that of K m effective degrees
     of freedom. B is a constant of the step, as in Algorithm 2.
     """
-    a, b = (_unit(part) for part in batch.features)
-    Z = F.normalize(a + b, dim=1)
+    Z = F.normalize(torch.stack([_unit(part) for part in batch.features]).sum(dim=0), dim=1)
     operator = solve(Z.detach(), layer_lam(Z, batch.n_clusters), form="features")
     return (Z - operator.apply(Z)).square().sum(dim=1).mean()
 
@@ -106,6 +121,7 @@ TERMS: dict[str, Callable[[Batch], Tensor]] = {
     "contrastive": contrastive,
     "coding_rate": coding_rate,
     "agreement": agreement,
+    "prediction": prediction,
     "self_expression": self_expression,
     "clusters": clusters,
 }

@@ -9,8 +9,9 @@ Both clusterings err, but seldom together. So their agreement also decides, with
 strong and gentle changes, after a short training with either.
 
 Of photographs of things the closed form of the samples knows little, and its stability says so.
-Then the encoder learns from views alone at first, for longer and from changes that are usual for
-photographs; the closed form of its features teaches the rest.
+Then a larger encoder learns from views alone, for longer and from changes that are usual for
+photographs. Each of several views predicts what the others have in common, which leaves of an image
+what its clusters are about; telling images apart, as the contrastive loss does, leaves more.
 
 Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
 """
@@ -51,9 +52,9 @@ HEAD_LOSSES = LOSSES | {"self_expression": 1.0}
 # After these shares of the training the features are clustered, to teach the rest of it.
 # By the second time whole clusters of the features are trusted that the samples' do not confirm.
 LESSONS = {0.4: 0.0, 0.7: 0.5}
-# Images whose clusters are less stable than this teach nothing.
+# Images whose clusters are less stable than this teach nothing: views alone do.
 TRUSTED = 0.6
-LESSONS_UNGUIDED = {0.4: 0.0, 0.6: 0.0, 0.8: 0.5}
+LOSSES_ALONE = {"prediction": 1.0}
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
 # Gentle changes keep features close to the samples, which favours them: they must leave so much
 # less disagreement than strong ones.
@@ -61,6 +62,9 @@ GENTLE_SHARE = 2 / 3
 # Samples that decide on the changes, and how many of them a cluster must have.
 CHOICE_SAMPLES, CHOICE_PER_CLUSTER = 2000, 30
 FEWEST_PER_CLUSTER = 4
+
+
+ViewSpec = ResidualSpec | HeadSpec
 
 
 class Clustering(NamedTuple):
@@ -87,11 +91,11 @@ class Teacher(Protocol):
 class ViewOptions:
     """How to train: which changes (None chooses from the data), which losses, how long.
 
-    ``unguided_steps`` is how long where the clusters of the samples are not to be trusted.
+    ``alone`` is how long where the clusters of the samples are not to be trusted.
     """
 
     schedule: Schedule
-    unguided_steps: int
+    alone: Schedule
     partners: int = PARTNERS
     changes: Mapping[str, float] | None = None
     losses: Mapping[str, float] | None = None
@@ -123,32 +127,36 @@ class ViewTraining:
     """Trains an encoder on all samples X (N, ...); in every process on all of them, if many.
 
     It looks at the samples and chooses the changes of views first, so that ``schedule`` is known;
-    ``fit`` then trains. ``generator`` draws the weights; batches and views have one of their own
-    on the device of X.
+    ``fit`` then trains. ``specs`` are of the network to train and of the one that only views teach.
+    ``generator`` draws the weights; batches and views have one of their own on the device of X.
     """
 
     def __init__(
         self,
         X: Inputs,
-        spec: ResidualSpec | HeadSpec,
+        specs: tuple[ViewSpec, ViewSpec],
         teacher: Teacher,
         options: ViewOptions,
         *,
         generator: torch.Generator,
         checkpoint: Checkpoint | None = None,
     ):
-        self.X, self.spec, self.teacher, self.options = X, spec, teacher, options
+        self.X, self.spec, self.teacher, self.options = X, specs[0], teacher, options
         self.checkpoint = checkpoint
-        usual = LOSSES if isinstance(spec, ResidualSpec) else HEAD_LOSSES
-        self.losses = check_weights(usual if options.losses is None else options.losses)
-        Views(spec.sample_shape, options.changes or {})  # refuses bad ones before the work
+        if options.losses is not None:
+            check_weights(options.losses)
+        Views(self.spec.sample_shape, options.changes or {})  # both refuse what is bad at once
         self.seeds = torch.randint(2**31 - 1, (2,), generator=generator).tolist()
         self.lessons = Lessons(len(X), X.device, options.partners)
         self.samples: Clustering | None = None
         self.guided = self._look()
         self.schedule = options.schedule
+        usual = LOSSES if isinstance(self.spec, ResidualSpec) else HEAD_LOSSES
         if not self.guided:
-            self.schedule = replace(self.schedule, steps=options.unguided_steps)
+            self.spec, self.schedule, usual = specs[1], options.alone, LOSSES_ALONE
+        self.losses = check_weights(usual if options.losses is None else options.losses)
+        predictor = self.spec.predictor or max(1, self.spec.projection // 4)
+        self.spec = replace(self.spec, predictor=predictor if "prediction" in self.losses else 0)
         if checkpoint is not None and checkpoint.resumed:
             self.strengths, self.consistency = checkpoint.notes["views"]
         else:
@@ -189,8 +197,8 @@ class ViewTraining:
         def lesson(doubtful: float) -> Callable[[], None]:
             return lambda: self._teach(network, doubtful)
 
-        useful = self.options.partners > 0 or "clusters" in self.losses
-        plan = (LESSONS if self.guided else LESSONS_UNGUIDED) if lessons and useful else {}
+        useful = self.guided and (self.options.partners > 0 or "clusters" in self.losses)
+        plan = LESSONS if lessons and useful else {}
         train_views(
             network,
             self.X,

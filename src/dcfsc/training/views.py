@@ -7,7 +7,8 @@ for light, and a few operations on every pixel. What is random is drawn first, f
     change     strength 1 is
     geometry   scale exp(U(-.35, .15)), aspect exp(U(-.15, .15)), rotation up to 17 degrees, shear
                up to .15, shift up to 9% of the side
-    crop       a window at a random place with 20 to 100% of the area, aspect exp(U(-.29, .29))
+    crop       a window at a random place with 20 to 100% of the area, aspect exp(U(-.29, .29)),
+               at three quarters of the image's resolution
     mirror     left and right exchanged in half of the views
     light      a smooth random factor: exp of a 4 x 4 grid of normal numbers with a standard
                deviation of U(0, 1), interpolated
@@ -23,6 +24,7 @@ and hole, a fifth of the features set to zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -35,6 +37,7 @@ from dcfsc.features.image_statistics import LIGHT_GRID
 
 CHANGES = ("geometry", "crop", "mirror", "light", "contrast", "colour", "hole", "noise")
 VECTOR_CHANGES = ("hole", "noise")
+CROPPED = 0.75  # the side of a cropped view, as a share of the image's
 NUMBERS = 20  # uniform ones that a view of an image takes
 NOISE, VECTOR_NOISE, VECTOR_HOLE = 0.03, 0.2, 0.2
 
@@ -53,9 +56,16 @@ class Drawn:
         crop = None if self.crop is None else self.crop[index]
         return Drawn(self.uniform[index], self.light[index], noise, crop)
 
+    def tensors(self) -> list[Tensor]:
+        every = self.uniform, self.light, self.noise, self.crop
+        return [tensor for tensor in every if tensor is not None]
+
 
 class Views:
-    """Random views of samples of one shape: ``views(x, generator)`` has the shape of x.
+    """Random views of samples of one shape: ``views(x, generator)``.
+
+    Views have the shape of samples, except crops of images: these have three quarters of their
+    sides. What a window shows is then about as large as in the whole image, and costs half as much.
 
     Parameters
     ----------
@@ -73,6 +83,9 @@ class Views:
                 raise InputError(f"the strength of {name} must be from 0 to 4; got {value!r}.")
         self.strengths = {name: float(strengths.get(name, 0.0)) for name in known}
         self._strength = dict.fromkeys(CHANGES, 0.0) | self.strengths
+        self.shape = tuple(sample_shape)  # of a view
+        if self._strength["crop"]:
+            self.shape = (sample_shape[0], *(math.ceil(CROPPED * s) for s in sample_shape[1:]))
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         return self.apply(x, self.draw(len(x), generator))
@@ -86,7 +99,7 @@ class Views:
         light = torch.randn(grid, generator=generator, device=device)
         noise = None
         if self._strength["noise"]:
-            noise = torch.randn(n, *self.sample_shape, generator=generator, device=device)
+            noise = torch.randn(n, *self.shape, generator=generator, device=device)
         crop = None
         if self._strength["crop"]:
             crop = torch.rand(n, 4, generator=generator, device=device)
@@ -131,7 +144,7 @@ class Views:
         theta = torch.stack((a, b, shift[:, 0], c, d, shift[:, 1]), dim=1).view(-1, 2, 3)
         if drawn.crop is not None:
             theta = self._window(theta, drawn.crop)
-        grid = F.affine_grid(theta.to(x.dtype), list(x.shape), align_corners=False)
+        grid = F.affine_grid(theta.to(x.dtype), [len(x), *self.shape], align_corners=False)
         return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
     def _window(self, theta: Tensor, u: Tensor) -> Tensor:
@@ -145,7 +158,7 @@ class Views:
 
     def _light(self, drawn: Drawn) -> Tensor:
         deviation = self._strength["light"] * 0.5 * (1 + drawn.uniform[:, 9, None, None, None])
-        size = list(self.sample_shape[1:])
+        size = list(self.shape[1:])
         field = F.interpolate(drawn.light, size=size, mode="bicubic", align_corners=True)
         return torch.exp(deviation * field)
 
