@@ -1,6 +1,7 @@
 """Training on views: what it lowers, that it is repeatable, and features of a sample alone."""
 
 import math
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dcfsc.training import Checkpoint, History, Views, view_loop
 from dcfsc.training.view_lessons import Lessons
 from dcfsc.training.view_loop import Schedule, train_views, view_features
 from dcfsc.training.view_losses import Batch, weighted_terms
+from dcfsc.training.views import Drawn
 
 SPEC = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8, n_clusters=3)
 CHANGES = {"geometry": 0.5, "light": 0.5, "contrast": 1.0, "hole": 1.0, "noise": 1.0}
@@ -62,6 +64,18 @@ def test_training_lowers_the_losses_and_records_each(weights):
         assert row["loss"] == pytest.approx(sum(row[name] for name in weights), rel=1e-5)
         assert row["phase"] == "train"
     assert history.column("step") == list(range(1, 31))
+
+
+def test_a_long_history_has_means(monkeypatch):
+    """Here a look takes three steps; eight steps are many."""
+    full = trained(steps=8)[1]
+    monkeypatch.setattr(view_loop, "MANY_STEPS", 7)
+    monkeypatch.setattr(view_loop, "look_every", lambda device: 3)
+    short = trained(steps=8)[1]
+    assert short.column("step") == [3, 6, 8]
+    means = [np.mean(full.column("contrastive")[i:j]) for i, j in ((0, 3), (3, 6), (6, 8))]
+    assert short.column("contrastive") == pytest.approx(means, rel=1e-5)
+    assert short.column("loss") == short.column("contrastive")
 
 
 def test_targets_are_learnt():
@@ -243,6 +257,63 @@ def test_several_views_are_learnt_by_momentum():
         assert options["history"][step]["prediction"] == pytest.approx(float(loss.detach()))
     for one, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+class Tape:
+    """Stands in for torch.cuda: what is recorded is not run, and runs again at each replay."""
+
+    def __init__(self, network):
+        self.network, self.replays = network, 0
+        self.Stream = self.current_stream = lambda: self
+        self.CUDAGraph = lambda: self
+
+    def wait_stream(self, other):
+        pass
+
+    def stream(self, aside):
+        return nullcontext()
+
+    @contextmanager
+    def graph(self, tape):
+        before = [(b, b.clone()) for b in self.network.buffers()]
+        yield
+        for buffer, value in before:
+            buffer.copy_(value)
+
+    def replay(self):
+        self.replays += 1
+        rows, uniform, *drawn = self.recorded.inputs
+        terms = self.recorded.gradient(rows, uniform, self.drawn(*drawn))
+        for name, value in self.recorded.terms.items():
+            value.copy_(terms[name])
+
+    def drawn(self, uniform, light, noise):
+        return Drawn(uniform, light, noise, None)
+
+
+def test_a_recorded_step_reads_what_is_new_and_leaves_the_statistics_alone(monkeypatch):
+    """Batches, partners and targets change between replays; warming up is not a step."""
+    plain, ours = (ViewNetwork(HEAD, torch.Generator().manual_seed(1)) for _ in range(2))
+    tape = Tape(ours)
+    monkeypatch.setattr(view_loop.torch, "cuda", tape)
+    results = []
+    for network in (plain, ours):
+        lessons, random = taught(), torch.Generator().manual_seed(3)
+        step = view_loop._Step(
+            network, vectors(), Views((6,), NOISE), WEIGHTS, lessons, 2, "float32"
+        )
+        if network is ours:
+            tape.recorded = step.gradient = view_loop._Recorded(network, step.gradient)
+        terms, gradients = [], []
+        for number in range(4):
+            if number == 2:
+                lessons.targets.fill_(1)
+                lessons.shares.fill_(1.0)
+            terms.append(step(8, random))
+            gradients.append([p.grad.clone() for p in network.parameters()])
+        results.append((terms, gradients, [b.clone() for b in network.buffers()]))
+    assert tape.replays == 4
+    torch.testing.assert_close(results[1], results[0])
 
 
 @pytest.mark.parametrize("stop", [1, 3])

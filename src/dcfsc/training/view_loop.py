@@ -34,6 +34,7 @@ from .views import Drawn, Views
 WARM_UP = 0.15  # share of the steps in which the learning rate rises
 WEIGHT_DECAY, WEIGHT_DECAY_SGD, MOMENTUM = 1e-4, 5e-4, 0.9
 REPORT_EVERY = 25  # steps on a GPU between two looks at the losses, each of which waits for it
+MANY_STEPS = 20_000  # a longer history has a row for each look, with the means of its steps
 WARM_UPS = 3  # calls before a recording, in which kernels are compiled and chosen
 RECORDED = {"contrastive", "agreement", "prediction", "clusters"}  # nothing there waits either
 
@@ -96,7 +97,7 @@ def train_views(
     if compiled and isinstance(X, Tensor) and X.is_cuda and set(weights) <= RECORDED:
         step_of.gradient = _Recorded(network, step_of.gradient)
     batch_size = min(schedule.batch_size, len(X))
-    every = REPORT_EVERY if device.type == "cuda" else 1
+    every = look_every(device)
     unseen: list[dict[str, Tensor]] = []
     with guarded(checkpoint), repeatable_convolutions():
         start = time.perf_counter()
@@ -114,12 +115,19 @@ def train_views(
             if step % every and step != schedule.steps:
                 continue
             seconds = (time.perf_counter() - start) / len(unseen)
+            if schedule.steps > MANY_STEPS:
+                unseen = [{k: torch.stack([row[k] for row in unseen]).mean() for k in unseen[0]}]
             _record(unseen, step, seconds, schedule.learning_rate, history)
             unseen.clear()
             if checkpoint is not None:
                 checkpoint.after_step("train", step, state, optimizer, history, generator=generator)
             start = time.perf_counter()
     network.eval()
+
+
+def look_every(device: torch.device) -> int:
+    """After how many steps the losses are looked at."""
+    return REPORT_EVERY if device.type == "cuda" else 1
 
 
 def _optimizer(network: Any, schedule: Schedule, device: torch.device) -> torch.optim.Optimizer:
