@@ -24,12 +24,12 @@ def test_the_encoder_is_chosen_by_the_size_of_the_images(shape, stride, features
     assert sum(small.layer_sizes) < sum(spec.layer_sizes)
 
 
-def test_images_that_only_views_teach_get_a_stage_more():
+def test_images_that_only_views_teach_get_a_larger_network():
     spec = view_spec((3, 32, 32), 5, alone=True)
     assert (spec.channels, spec.blocks, spec.stem_stride) == ((64, 128, 256, 512), 2, 1)
     assert (spec.hidden, spec.projection, spec.predictor) == (2048, 2048, 0)
     small = view_spec((3, 32, 32), 5, small=True, alone=True)
-    assert (small.channels, small.hidden, small.projection) == ((24, 48, 96, 192), 512, 512)
+    assert (small.channels, small.hidden, small.projection) == ((24, 48, 96), 512, 512)
     assert view_spec((9,), alone=True) == view_spec((9,))
 
 

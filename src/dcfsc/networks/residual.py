@@ -159,7 +159,7 @@ def view_spec(
 
     ``small`` is for processors without an accelerator: a third of the channels, one block a stage
     instead of two, and half of the resolution. ``alone`` is for images that only their own views
-    teach: a stage more, as ResNet-18 has, and a larger projector.
+    teach: a larger projector and, with an accelerator, ResNet-18's stages.
     """
     shape = tuple(int(size) for size in shape)
     if len(shape) == 1:
@@ -174,8 +174,9 @@ def view_spec(
     spec = ResidualSpec((c, height, width), channels, blocks, stride, n_clusters=n_clusters)
     if not alone:
         return spec
-    width = 512 if small else 2048
-    return replace(spec, channels=(*channels, 2 * channels[-1]), hidden=width, projection=width)
+    if small:
+        return replace(spec, projection=spec.hidden)
+    return replace(spec, channels=(*channels, 512), hidden=2048, projection=2048)
 
 
 def _standardised(x: Tensor) -> Tensor:
