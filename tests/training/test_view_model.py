@@ -1,6 +1,7 @@
 """What a view model does around its training: whom it trusts, what it tries, what it teaches."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -159,6 +160,13 @@ def test_views_alone_predict_each_other(trainings):
     assert weights == {"prediction": 1.0}
     assert network.spec.predictor == 3  # a quarter of the projections
     assert schedule == ALONE
+
+
+def test_two_views_alone_are_told_apart(monkeypatch, trainings):
+    monkeypatch.setattr(sys.modules[__name__], "ALONE", Schedule(70, 8, 0.02))
+    training(Scripted(stability=0.0), IMAGES).fit(History())
+    assert trainings[0][3] == {"contrastive": 1.0}
+    assert trainings[0][0].spec.predictor == 0
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
         "prediction", "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
         ``{"contrastive": 1.0, "clusters": 1.0}``, and for a head "self_expression" as well;
-        ``{"prediction": 1.0}`` where images are learnt from views alone.
+        ``{"prediction": 1.0}`` where images are learnt from views alone, and without a GPU
+        ``{"contrastive": 1.0}``.
     partners : int
         With views: the number of a sample's neighbours in the closed form whose views are made to
         agree with its own; 0 for none.
@@ -92,8 +93,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         and 60 otherwise.
     steps : int or None
         Full-batch steps of Algorithm 2, 100 if None. Of views: mini-batches, 1,500 if None, and
-        300 without a GPU. From views alone: so many that each sample is seen 400 times, and no
-        fewer than 12,000; 2,400 without a GPU.
+        300 without a GPU. From views alone: so many that each sample is seen 200 times, and no
+        fewer than 20,000; 2,400 without a GPU.
     learning_rate : float or None
         Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
     pretrain_batch_size : int

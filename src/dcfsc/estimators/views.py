@@ -43,8 +43,9 @@ TRAININGS = ("reconstruction", "views")
 STEPS, STEPS_CPU = 1500, 300
 BATCH, BATCH_CPU = 512, 256
 LEARNING_RATE = 3e-3
-# Where the samples' own clusters are not to be trusted: four views of a sample, as often as this.
-EPOCHS_ALONE, FEWEST_ALONE, STEPS_ALONE_CPU = 400, 12_000, 2400
+# Where the samples' own clusters are not to be trusted: four views of each sample, as often as this
+# and no fewer steps; without a GPU two views.
+EPOCHS_ALONE, FEWEST_ALONE, STEPS_ALONE_CPU = 200, 20_000, 2400
 BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE = 128, 0.06, 4
 # Of samples whose clusters by their features and as they are differ; chosen with labels in view.
 FEW = 0.05
@@ -177,15 +178,13 @@ class ViewEstimator(NetworkEstimator):
                 raise InputError(
                     f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
                 )
-        epochs = int(EPOCHS_ALONE * n / BATCH_ALONE)
-        alone = Schedule(
-            max(FEWEST_ALONE, epochs) if gpu else STEPS_ALONE_CPU,
-            BATCH_ALONE,
-            LEARNING_RATE_ALONE,
-            VIEWS_ALONE,
-            sgd=True,
-        )
-        usual = Schedule(STEPS if gpu else STEPS_CPU, BATCH if gpu else BATCH_CPU, LEARNING_RATE)
+        if gpu:
+            usual = Schedule(STEPS, BATCH, LEARNING_RATE)
+            steps = max(FEWEST_ALONE, int(EPOCHS_ALONE * n / BATCH_ALONE))
+            alone = Schedule(steps, BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE, sgd=True)
+        else:
+            usual = Schedule(STEPS_CPU, BATCH_CPU, LEARNING_RATE)
+            alone = replace(usual, steps=STEPS_ALONE_CPU)
         rest = int(self.partners), changes, self.losses, precision, bool(self.compile)
         return ViewOptions(self._given(usual), self._given(alone), *rest)
 

@@ -159,7 +159,7 @@ def view_spec(
 
     ``small`` is for processors without an accelerator: a third of the channels, one block a stage
     instead of two, and half of the resolution. ``alone`` is for images that only their own views
-    teach: a larger projector and, with an accelerator, ResNet-18's stages.
+    teach: with an accelerator they get ResNet-18's stages and a larger projector.
     """
     shape = tuple(int(size) for size in shape)
     if len(shape) == 1:
@@ -172,10 +172,8 @@ def view_spec(
     channels = (24, 48, 96) if small else (64, 128, 256)
     blocks = 1 if small else 2
     spec = ResidualSpec((c, height, width), channels, blocks, stride, n_clusters=n_clusters)
-    if not alone:
+    if small or not alone:
         return spec
-    if small:
-        return replace(spec, projection=spec.hidden)
     return replace(spec, channels=(*channels, 512), hidden=2048, projection=2048)
 
 

@@ -9,9 +9,8 @@ Both clusterings err, but seldom together. So their agreement also decides, with
 strong and gentle changes, after a short training with either.
 
 Of photographs of things the closed form of the samples knows little, and its stability says so.
-Then a larger encoder learns from views alone, for longer and from changes that are usual for
-photographs. Each of several views predicts what the others have in common, which leaves of an image
-what its clusters are about; telling images apart, as the contrastive loss does, leaves more.
+Then an encoder, on a GPU a larger one, learns from views alone, for longer and from changes that
+are usual for photographs. There each of several views predicts what the others have in common.
 
 Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
 """
@@ -54,7 +53,10 @@ HEAD_LOSSES = LOSSES | {"self_expression": 1.0}
 LESSONS = {0.4: 0.0, 0.7: 0.5}
 # Images whose clusters are less stable than this teach nothing: views alone do.
 TRUSTED = 0.6
+# Several views predict each other; that begins to work after ten thousand steps, so a shorter
+# training has two, which are told from those of other samples.
 LOSSES_ALONE = {"prediction": 1.0}
+LOSSES_TWO = {"contrastive": 1.0}
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
 # Gentle changes keep features close to the samples, which favours them: they must leave so much
 # less disagreement than strong ones.
@@ -153,7 +155,8 @@ class ViewTraining:
         self.schedule = options.schedule
         usual = LOSSES if isinstance(self.spec, ResidualSpec) else HEAD_LOSSES
         if not self.guided:
-            self.spec, self.schedule, usual = specs[1], options.alone, LOSSES_ALONE
+            self.spec, self.schedule = specs[1], options.alone
+            usual = LOSSES_ALONE if self.schedule.views > 2 else LOSSES_TWO
         self.losses = check_weights(usual if options.losses is None else options.losses)
         predictor = self.spec.predictor or max(1, self.spec.projection // 4)
         self.spec = replace(self.spec, predictor=predictor if "prediction" in self.losses else 0)
