@@ -31,7 +31,7 @@ from .view_lessons import Lessons
 from .view_losses import Batch, weighted_terms
 from .views import Drawn, Views
 
-WARM_UP = 0.15  # share of the steps in which the learning rate rises
+WARM_UP, WARM_UP_SGD = 0.15, 0.02  # share of the steps in which the learning rate rises
 WEIGHT_DECAY, WEIGHT_DECAY_SGD, MOMENTUM = 1e-4, 5e-4, 0.9
 REPORT_EVERY = 25  # steps on a GPU between two looks at the losses, each of which waits for it
 MANY_STEPS = 20_000  # a longer history has a row for each look, with the means of its steps
@@ -51,7 +51,7 @@ class Schedule:
 
     def rate(self, step: int) -> float:
         """One cycle: up to ``learning_rate`` along a cosine, then down to zero along another."""
-        rising = WARM_UP * self.steps
+        rising = (WARM_UP_SGD if self.sgd else WARM_UP) * self.steps
         if step < rising:
             return self.learning_rate * 0.5 * (1 - math.cos(math.pi * (step + 1) / (rising + 1)))
         share = (step - rising) / max(1.0, self.steps - rising)
