@@ -470,11 +470,33 @@ def test_gradients_are_summed_over_processes_before_a_step(monkeypatch):
     assert torch.equal(network.projector[0].weight, before)
 
 
-def test_rows_of_several_steps_are_recorded_at_once():
+@pytest.fixture
+def slow_device(monkeypatch):
+    """A device that is done 1.5 seconds after somebody begins to wait for it."""
+    now = [10.0]
+
+    def wait(tensor, tolist=torch.Tensor.tolist):
+        now[0] += 1.5
+        return tolist(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", wait)
+    monkeypatch.setattr(view_loop.time, "perf_counter", lambda: now[0])
+
+
+PARTS = [{"a": torch.tensor(1.0 * i), "b": torch.tensor(10.0 * i)} for i in (1, 2, 3)]
+
+
+def test_rows_of_several_steps_are_recorded_at_once(slow_device):
     history = History()
-    parts = [{"a": torch.tensor(1.0 * i), "b": torch.tensor(10.0 * i)} for i in (1, 2, 3)]
-    view_loop._record(parts, 7, 0.5, 0.1, history)
+    view_loop._record(PARTS, 7, 10.0, Schedule(10), history)
     assert history.column("step") == [5, 6, 7]
     assert history.column("loss") == [11.0, 22.0, 33.0]
     assert (history.column("a"), history.column("b")) == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
     assert history.column("seconds") == [0.5] * 3
+
+
+def test_a_row_of_a_long_training_is_the_mean_of_its_steps(slow_device):
+    history = History()
+    view_loop._record(PARTS, 7, 10.0, Schedule(view_loop.MANY_STEPS + 1), history)
+    assert (history.column("step"), history.column("loss")) == ([7], [22.0])
+    assert history.column("seconds") == [0.5]

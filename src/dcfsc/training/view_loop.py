@@ -114,10 +114,7 @@ def train_views(
             optimizer.step()
             if step % every and step != schedule.steps:
                 continue
-            seconds = (time.perf_counter() - start) / len(unseen)
-            if schedule.steps > MANY_STEPS:
-                unseen = [{k: torch.stack([row[k] for row in unseen]).mean() for k in unseen[0]}]
-            _record(unseen, step, seconds, schedule.learning_rate, history)
+            _record(unseen, step, start, schedule, history)
             unseen.clear()
             if checkpoint is not None:
                 checkpoint.after_step("train", step, state, optimizer, history, generator=generator)
@@ -140,14 +137,18 @@ def _optimizer(network: Any, schedule: Schedule, device: torch.device) -> torch.
 
 
 def _record(
-    parts: Sequence[dict[str, Tensor]], last: int, seconds: float, rate: float, history: History
+    parts: Sequence[dict[str, Tensor]], last: int, start: float, schedule: Schedule, history: History
 ) -> None:
     """Rows of the history for the steps up to ``last``; the only wait for the device."""
-    values = torch.stack([torch.stack(list(row.values())) for row in parts]).tolist()
-    for step, row in enumerate(values, last - len(parts) + 1):
+    values = torch.stack([torch.stack(list(row.values())) for row in parts])
+    if schedule.steps > MANY_STEPS:
+        values = values.mean(0, keepdim=True)
+    rows = values.tolist()
+    seconds = (time.perf_counter() - start) / len(parts)
+    for step, row in enumerate(rows, last - len(rows) + 1):
         named = dict(zip(parts[0], row, strict=True))
         loss = sum(row)
-        check_finite(loss, "training", step, rate)
+        check_finite(loss, "training", step, schedule.learning_rate)
         history.record(phase="train", step=step, loss=loss, seconds=seconds, **named)
 
 
