@@ -161,6 +161,10 @@ def _changes_of(row: Row) -> str:
     return ", ".join(f"{name} {row[name]:.2g}" for name in names if row[name])
 
 
+def _short(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.3g}"
+
+
 VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("dataset", lambda r: r["dataset"]),
     ("training", lambda r: r["title"]),
@@ -169,7 +173,7 @@ VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("NMI", lambda r: f"{r['nmi_mean']:.3f}"),
     ("seeds", lambda r: str(r["seeds"])),
     ("steps", lambda r: f"{r['steps']:,}" if r["steps"] else ""),
-    ("s a fit", lambda r: f"{r['seconds']:.3g}"),
+    ("s a fit", lambda r: _short(r["seconds"])),
     ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
     ("changes of views", _changes_of),
     ("device", lambda r: r["device"]),

@@ -137,7 +137,11 @@ def _optimizer(network: Any, schedule: Schedule, device: torch.device) -> torch.
 
 
 def _record(
-    parts: Sequence[dict[str, Tensor]], last: int, start: float, schedule: Schedule, history: History
+    parts: Sequence[dict[str, Tensor]],
+    last: int,
+    start: float,
+    schedule: Schedule,
+    history: History,
 ) -> None:
     """Rows of the history for the steps up to ``last``; the only wait for the device."""
     values = torch.stack([torch.stack(list(row.values())) for row in parts])
