@@ -97,12 +97,13 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         fewer than 20,000; 2,400 without a GPU.
     learning_rate : float or None
         Of Adam, in both phases; None is 1e-3. With views: the largest of its cycle; None is 3e-3.
+        From views alone on a GPU: of SGD with momentum; None is 0.06.
     pretrain_batch_size : int
         Samples of a mini-batch in pre-training.
     batch_size : int or None
         Samples whose activations are held at a time in training; None is all of them. The steps
         are the same full-batch steps, batch norm included: it buys memory with time. With views:
-        samples of a mini-batch, 512 if None, and 256 without a GPU.
+        samples of a mini-batch, 512 if None, and 256 without a GPU; 128 from views alone on a GPU.
     terms : sequence of loss terms
         Added to equation 1; see :mod:`dcfsc.training`.
     tol, patience : float or None, int

@@ -53,8 +53,8 @@ HEAD_LOSSES = LOSSES | {"self_expression": 1.0}
 LESSONS = {0.4: 0.0, 0.7: 0.5}
 # Images whose clusters are less stable than this teach nothing: views alone do.
 TRUSTED = 0.6
-# Several views predict each other; that begins to work after ten thousand steps, so a shorter
-# training has two, which are told from those of other samples.
+# Several views predict each other; a short training, as without a GPU, has two, which are told from
+# those of other samples.
 LOSSES_ALONE = {"prediction": 1.0}
 LOSSES_TWO = {"contrastive": 1.0}
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
