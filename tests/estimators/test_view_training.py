@@ -218,18 +218,23 @@ def test_the_graphs_are_equals_where_few_labels_differ(fitted, closed):
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
 
 
-def test_images_without_stable_clusters_are_learnt_from_views_alone():
+def test_images_without_stable_clusters_are_learnt_from_views_alone(tmp_path):
     """Nothing teaches but the views, and nothing of the samples remains."""
     noise = np.random.default_rng(0).random((100, 3, 8, 8), dtype=np.float32)
     spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
-    found = []
-    fitted = model(5, network=spec, views="auto", steps=10, callbacks=[found.append]).fit(noise)
+    fitted = model(5, network=spec, views="auto", steps=10).fit(noise)
     usual = {"crop", "mirror", "contrast", "colour"}
     assert {name for name, s in fitted.view_strengths_.items() if s} == usual
     assert fitted.view_consistency_ == {}
-    assert all(row["contrastive"] == row["loss"] for row in found)
+    assert all(row["contrastive"] == row["loss"] for row in fitted.history_)
     own = TopK()(fitted.coefficients_, 5)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), own.toarray(), rtol=1e-6)
+    assert fitted.latents_.shape == fitted.transform(noise).shape == (100, 256)  # the groups' head
+    np.testing.assert_allclose(fitted.transform(noise), fitted.latents_, rtol=1e-4, atol=1e-5)
+    fitted.save(tmp_path / "model")
+    again = DCFSC.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.transform(noise), fitted.transform(noise))
+    np.testing.assert_array_equal(again.predict(noise[:20]), fitted.predict(noise[:20]))
 
 
 @pytest.mark.parametrize(("n", "steps"), [(60_000, 93_750), (1000, 20_000)])

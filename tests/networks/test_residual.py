@@ -1,12 +1,20 @@
 """Encoders that learn from views: shapes, seeds, and their specs as JSON."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork, from_dict, view_spec
+from dcfsc.networks import (
+    HeadSpec,
+    ResidualSpec,
+    ViewNetwork,
+    from_dict,
+    head_spec,
+    view_spec,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +55,24 @@ def test_a_predictor_guesses_from_normalised_projections():
     assert sorted(widths) == sorted([8, 8, 12, 5, 12, 1])
 
 
+def test_a_head_on_an_encoder_makes_the_features():
+    spec = ResidualSpec((1, 9, 7), (4, 6), 1, hidden=8, projection=12, predictor=5)
+    network, trained = ViewNetwork(spec), ViewNetwork(head_spec(6, 5, 20))
+    x = torch.randn(20, 1, 9, 7, generator=torch.Generator().manual_seed(1))
+    before = [part.detach() for part in network.eval()(x)]
+    torch.testing.assert_close(network.features(x), before[0])
+    assert (network.latent_dim, trained.spec.hidden) == (6, 10)
+    network.attach(trained.eval())
+    assert network.spec == replace(spec, head=5)
+    assert network.latent_dim == 5
+    torch.testing.assert_close(network.features(x), trained.encoder(before[0]))
+    for part, same in zip(network(x), before, strict=True):  # the losses read the encoder's own
+        torch.testing.assert_close(part, same)
+    again = ViewNetwork(network.spec).eval()
+    again.load_state_dict(network.state_dict())
+    torch.testing.assert_close(again.features(x), network.features(x))
+
+
 def test_vectors_get_a_head():
     spec = view_spec((20,), 3)
     assert isinstance(spec, HeadSpec)
@@ -78,6 +104,7 @@ def test_features_know_no_brightness_and_no_gain():
     [
         ResidualSpec((3, 9, 7), (4, 6), 1, 2),
         ResidualSpec((3, 9, 7), (4, 6), 1, 2, predictor=9),
+        ResidualSpec((3, 9, 7), (4, 6), 1, 2, head=7),
         HeadSpec(11, 5, 7, 3),
         HeadSpec(11, 5, 7, 3, predictor=2),
     ],
@@ -96,6 +123,7 @@ def test_specs_survive_json_and_describe_their_layers(spec):
         (lambda: ResidualSpec((1, 8, 8), blocks=0), "blocks"),
         (lambda: ResidualSpec((1, 8, 8), blocks=1000), "at most 100"),
         (lambda: ResidualSpec((1, 8, 8), predictor=-1), "predictor"),
+        (lambda: ResidualSpec((1, 8, 8), head=-1), "head"),
         (lambda: HeadSpec(4, predictor=0.5), "predictor"),
         (lambda: HeadSpec(0), "input_dim"),
         (lambda: HeadSpec(4, n_clusters=-1), "n_clusters"),

@@ -31,6 +31,8 @@ def test_partners_are_the_strongest_neighbours_with_shares_by_weight():
     rest = 1 - OWN
     np.testing.assert_allclose(shares[0], np.cumsum([OWN, rest * 4 / 7, rest * 3 / 7]), rtol=1e-6)
     np.testing.assert_allclose(shares[3], [OWN, 1, 1], rtol=1e-6)
+    _, others = strongest(GRAPH, 2, own=0.0)
+    np.testing.assert_allclose(others[0], [0, 4 / 7, 1], rtol=1e-6)
     np.testing.assert_allclose(shares[4], [1, 1, 1], rtol=1e-6)
 
 

@@ -138,12 +138,40 @@ def test_what_is_predicted_is_a_constant():
 
 
 @pytest.mark.parametrize(
-    "name", ["contrastive", "coding_rate", "agreement", "prediction", "clusters"]
+    "name", ["contrastive", "coding_rate", "agreement", "prediction", "clusters", "groups"]
 )
 def test_gradients_are_those_of_finite_differences(name):
     made = parts(grad=True)
-    read = {"clusters": made[4:6], "prediction": made[6:]}.get(name, made[2:4])
+    logits = made[4:6]
+    read = {"clusters": logits, "groups": logits, "prediction": made[6:]}.get(name, made[2:4])
     assert torch.autograd.gradcheck(lambda *_: TERMS[name](batch(made)), read)
+
+
+@pytest.mark.parametrize(("units", "heads"), [(12, 2), (6, 1), (5, 1), (13, None)])
+def test_groups_are_shared_with_partners_and_of_equal_sizes(units, heads):
+    """Two clusters have six groups in each head; fewer units are one head, others are refused."""
+    random = torch.Generator().manual_seed(3)
+    logits = 0.2 * torch.randn(3, 4, units, dtype=torch.float64, generator=random)
+    made = Batch((), (), tuple(logits), (), 2)
+    if heads is None:
+        with pytest.raises(RuntimeError, match="invalid for input"):
+            TERMS["groups"](made)
+        return
+    expected = 0.0
+    for head in logits.chunk(heads, dim=2):
+        p = (10.0 * head).softmax(dim=2)
+        pairs = [(p[a] * p[b]).sum(dim=1).log().mean() for a, b in ((0, 1), (0, 2), (1, 2))]
+        mean = p.mean(dim=(0, 1))
+        expected += float(-sum(pairs) / 3 + 1.5 * (mean * mean.log()).sum()) / heads
+    assert float(TERMS["groups"](made)) == pytest.approx(expected, rel=1e-10)
+
+
+def test_groups_that_nobody_is_in_have_a_gradient():
+    logits = torch.zeros(4, 6)
+    logits[:, 0] = 1e4
+    logits.requires_grad_()
+    TERMS["groups"](Batch((), (), (logits, logits), (), 2)).backward()
+    assert torch.isfinite(logits.grad).all()
 
 
 def test_half_precision_outputs_are_summed_in_single():

@@ -155,7 +155,7 @@ def test_losses_that_are_not_given_count_the_same(trainings, spec, layer):
 
 
 def test_views_alone_predict_each_other(trainings):
-    training(Scripted(stability=0.0), IMAGES).fit(History())
+    training(Scripted(FIRST, stability=0.0), IMAGES).fit(History())
     network, weights, schedule = trainings[0][0], trainings[0][3], trainings[0][4]
     assert weights == {"prediction": 1.0}
     assert network.spec.predictor == 3  # a quarter of the projections
@@ -164,9 +164,40 @@ def test_views_alone_predict_each_other(trainings):
 
 def test_two_views_alone_are_told_apart(monkeypatch, trainings):
     monkeypatch.setattr(sys.modules[__name__], "ALONE", Schedule(70, 8, 0.02))
-    training(Scripted(stability=0.0), IMAGES).fit(History())
+    training(Scripted(FIRST, stability=0.0), IMAGES).fit(History())
     assert trainings[0][3] == {"contrastive": 1.0}
     assert trainings[0][0].spec.predictor == 0
+
+
+def test_what_views_alone_have_taught_is_grouped_with_its_neighbours(trainings):
+    teacher = Scripted(FIRST, stability=0.0)
+    made = training(teacher, IMAGES, precision="bfloat16", compiled=True)
+    network = made.fit(History()).network
+    (first, *_), (head, Z, strengths, weights, schedule, lessons, options) = trainings
+    assert network is first
+    assert network.head is head.encoder
+    assert (network.latent_dim, head.spec.input_dim, head.spec.n_clusters) == (256, 6, 16 * 3 * 2)
+    bare = ViewNetwork(replace(network.spec, head=0))
+    bare.load_state_dict(network.state_dict(), strict=False)
+    torch.testing.assert_close(Z, view_features(bare, made.X))
+    assert torch.equal(teacher.asked[1][0], Z)
+    assert teacher.asked[1][1] is None
+    assert set(strengths.values()) == {0.0}
+    assert weights == {"groups": 1.0}
+    assert schedule == Schedule(500, 1024, 5e-3)
+    assert (options["n_clusters"], options.get("precision", "float32")) == (2, "float32")
+    assert not options.get("compiled")
+    assert lessons.partners.shape == (N, 11)
+    assert lessons.partner_of(torch.arange(N), torch.zeros(N)).tolist() == [i ^ 1 for i in range(N)]
+    seed = torch.Generator().manual_seed(made.seeds[1])
+    assert torch.equal(options["generator"].get_state(), seed.get_state())
+
+
+@pytest.mark.parametrize("options", [{"losses": {"contrastive": 1.0}}, {"partners": 0}])
+def test_nothing_is_grouped_where_losses_are_given_or_neighbours_refused(trainings, options):
+    network = training(Scripted(stability=0.0), IMAGES, **options).fit(History()).network
+    assert len(trainings) == 1
+    assert network.head is None
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def fit(
         typer.Option(
             metavar="NAMES",
             help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
-            "coding_rate, agreement, prediction, self_expression.",
+            "coding_rate, agreement, prediction, self_expression, groups.",
             show_default="contrastive,clusters; for a head also self_expression",
         ),
     ] = None,

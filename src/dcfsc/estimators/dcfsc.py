@@ -79,10 +79,11 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         and what strength 1 means are in :mod:`dcfsc.training.views`. "auto" lets the data say.
     losses : mapping or None
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
-        "prediction", "self_expression" and "clusters" (:mod:`dcfsc.training.view_losses`). None is
-        ``{"contrastive": 1.0, "clusters": 1.0}``, and for a head "self_expression" as well;
-        ``{"prediction": 1.0}`` where images are learnt from views alone, and without a GPU
-        ``{"contrastive": 1.0}``.
+        "prediction", "self_expression", "clusters" and "groups"
+        (:mod:`dcfsc.training.view_losses`). None is ``{"contrastive": 1.0, "clusters": 1.0}``, and
+        for a head "self_expression" as well; where images are learnt from views alone,
+        ``{"prediction": 1.0}``, without a GPU ``{"contrastive": 1.0}``, and then "groups" for a
+        head on the features.
     partners : int
         With views: the number of a sample's neighbours in the closed form whose views are made to
         agree with its own; 0 for none.

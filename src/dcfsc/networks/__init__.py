@@ -11,7 +11,7 @@ from dcfsc.networks.autoencoders import (
     build,
 )
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
-from dcfsc.networks.residual import ViewNetwork, view_spec
+from dcfsc.networks.residual import ViewNetwork, head_spec, view_spec
 from dcfsc.networks.specs import ConvSpec, HeadSpec, MLPSpec, ResidualSpec, Spec, from_dict
 from dcfsc.networks.weights import load_published_weights, network_for_weights, preset_for_weights
 
@@ -30,6 +30,7 @@ __all__ = [
     "architecture_for",
     "build",
     "from_dict",
+    "head_spec",
     "load_published_weights",
     "network_for_weights",
     "preset",

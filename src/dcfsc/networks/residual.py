@@ -2,8 +2,9 @@
 
     f = encoder(x) (n, latent_dim),   p = projector(f) (n, projection),   l = clusters(f) (n, K)
 
-The features f are what is clustered afterwards; p and l are only read by losses. So is what a
-predictor, if there is one, makes of p: a guess at the projections of other views.
+What is clustered afterwards are the features f, or what a head makes of them that is trained later.
+Only losses read p and l, and what a predictor, if there is one, makes of p: a guess at the
+projections of other views.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SMALLEST_SIDE = 8  # a map with a smaller side is not reduced further
 
 
 class ViewNetwork(nn.Module):
-    """An encoder with a projector for views and a linear classifier of clusters.
+    """An encoder with a projector for views and a linear classifier of clusters; maybe a head.
 
     Weights are drawn from ``generator`` (default: seed 0).
     """
@@ -41,25 +42,38 @@ class ViewNetwork(nn.Module):
             self.encoder = ResidualEncoder(spec)
         else:
             self.encoder = FeatureHead(spec)
+        self.head: nn.Module | None = None
+        if isinstance(spec, ResidualSpec) and spec.head:
+            self.head = FeatureHead(head_spec(spec.encoded, spec.head))
         self.predictor: nn.Module | None = None
         if spec.predictor:
             # Chen and He, "Exploring simple Siamese representation learning", 2021
-            sizes = spec.latent_dim, spec.hidden, spec.hidden, spec.projection
+            sizes = spec.encoded, spec.hidden, spec.hidden, spec.projection
             self.projector = nn.Sequential(
                 *_dense(*sizes), SharedBatchNorm1d(spec.projection, affine=False)
             )
             self.predictor = _dense(spec.projection, spec.predictor, spec.projection)
         else:
-            self.projector = _dense(spec.latent_dim, spec.hidden, spec.projection)
-        self.clusters = _linear(spec.latent_dim, spec.n_clusters)
+            self.projector = _dense(spec.encoded, spec.hidden, spec.projection)
+        self.clusters = _linear(spec.encoded, spec.n_clusters)
         self.reset_parameters(torch.Generator().manual_seed(0) if generator is None else generator)
 
     @property
     def latent_dim(self) -> int:
         return self.spec.latent_dim
 
+    def features(self, x: Tensor) -> Tensor:
+        """What is clustered of x (n, *sample_shape): the features, by the head if there is one."""
+        features = self.encoder(x)
+        return features if self.head is None else self.head(features)
+
+    def attach(self, trained: ViewNetwork) -> None:
+        """Take the head of a network that was trained on this one's features."""
+        assert isinstance(self.spec, ResidualSpec)
+        self.head, self.spec = trained.encoder, replace(self.spec, head=trained.latent_dim)
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Features, projections and the clusters' logits of x (n, *sample_shape).
+        """The encoder's features, projections and clusters' logits of x (n, *sample_shape).
 
         Predictions are the fourth, if the network makes them.
         """
@@ -150,6 +164,11 @@ class FeatureHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.normalize(x, dim=1) * x.shape[1] ** 0.5
         return self.shortcut(x) + self.layers(x)
+
+
+def head_spec(encoded: int, latent_dim: int, n_clusters: int = 1) -> HeadSpec:
+    """A small head on the features of an encoder."""
+    return HeadSpec(encoded, latent_dim, hidden=2 * latent_dim, n_clusters=n_clusters)
 
 
 def view_spec(

@@ -169,6 +169,7 @@ class ResidualSpec(_Described):
     hidden, projection : units of the projector's hidden layers, and of its output.
     n_clusters : units of the classifier.
     predictor : units of the predictor's hidden layer; 0 for no predictor.
+    head : features that a head makes of the encoder's; 0 for no head.
     """
 
     kind: ClassVar[str] = "residual"
@@ -180,12 +181,13 @@ class ResidualSpec(_Described):
     projection: int = 128
     n_clusters: int = 1
     predictor: int = 0
+    head: int = 0
 
     def __post_init__(self) -> None:
         for name in ("input_shape", "channels"):
             object.__setattr__(self, name, _positive_integers(name, getattr(self, name)))
         _set_positive_integers(self, "blocks", "stem_stride", "hidden", "projection", "n_clusters")
-        _set_predictor(self)
+        _set_if_any(self, "predictor", "head")
         if self.blocks > MOST_BLOCKS:
             raise InputError(f"a stage has at most {MOST_BLOCKS} blocks; got {self.blocks}.")
         if len(self.input_shape) != 3 or not self.channels:
@@ -200,8 +202,13 @@ class ResidualSpec(_Described):
         return self.input_shape
 
     @property
-    def latent_dim(self) -> int:
+    def encoded(self) -> int:
+        """The number of the encoder's own features, which the projector and classifier read."""
         return self.channels[-1]
+
+    @property
+    def latent_dim(self) -> int:
+        return self.head or self.encoded
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -212,7 +219,8 @@ class ResidualSpec(_Described):
         """The number of weights of the first layer of each stage and of the dense layers."""
         first, *others = pairwise((self.input_shape[0], *self.channels))
         stages = [math.prod(first) * (2 * self.stem_stride + 1) ** 2]
-        return stages + [9 * a * b for a, b in others] + _dense_sizes(self)
+        head = [2 * self.encoded * self.head, 2 * self.head**2] if self.head else []
+        return stages + [9 * a * b for a, b in others] + _dense_sizes(self) + head
 
 
 @dataclass(frozen=True)
@@ -240,12 +248,17 @@ class HeadSpec(_Described):
         _set_positive_integers(
             self, "input_dim", "latent_dim", "hidden", "projection", "n_clusters"
         )
-        _set_predictor(self)
+        _set_if_any(self, "predictor")
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
         return (self.input_dim,)
+
+    @property
+    def encoded(self) -> int:
+        """The number of features that the projector and classifier read."""
+        return self.latent_dim
 
     @property
     def layer_sizes(self) -> list[int]:
@@ -256,9 +269,9 @@ class HeadSpec(_Described):
 def _dense_sizes(spec: ResidualSpec | HeadSpec) -> list[int]:
     """The weights of the projector's and predictor's layers and of the classifier."""
     sizes = [
-        spec.latent_dim * spec.hidden,
+        spec.encoded * spec.hidden,
         spec.hidden * spec.projection,
-        spec.latent_dim * spec.n_clusters,
+        spec.encoded * spec.n_clusters,
     ]
     return [*sizes, spec.hidden**2, spec.projection * spec.predictor] if spec.predictor else sizes
 
@@ -281,9 +294,8 @@ def _set_positive_integers(spec: Any, *names: str) -> None:
         object.__setattr__(spec, name, value)
 
 
-def _set_predictor(spec: ResidualSpec | HeadSpec) -> None:
-    if spec.predictor != 0:
-        _set_positive_integers(spec, "predictor")
+def _set_if_any(spec: ResidualSpec | HeadSpec, *names: str) -> None:
+    _set_positive_integers(spec, *(name for name in names if getattr(spec, name) != 0))
 
 
 def _positive_integers(name: str, values: Any) -> tuple[int, ...]:

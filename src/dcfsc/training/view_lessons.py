@@ -49,7 +49,11 @@ class Lessons(nn.Module):
         return self.partners[rows, place.clamp_max(self.partners.shape[1] - 1)]
 
     def learn(
-        self, graph: csr_array | None, labels: np.ndarray | None, doubtful: float = 0.0
+        self,
+        graph: csr_array | None,
+        labels: np.ndarray | None,
+        doubtful: float = 0.0,
+        own: float = OWN,
     ) -> None:
         """Take partners from an affinity (N, N), and targets from the clusters (N,) that it has.
 
@@ -58,7 +62,7 @@ class Lessons(nn.Module):
         samples, the first one brings graph and labels, and all of them learn.
         """
         if graph is not None and labels is not None:
-            partners, shares = strongest(graph, self.partners.shape[1] - 1)
+            partners, shares = strongest(graph, self.partners.shape[1] - 1, own)
             self.partners.copy_(torch.from_numpy(partners))
             self.shares.copy_(torch.from_numpy(shares))
             first = self.first.cpu().numpy()
@@ -88,10 +92,10 @@ def agreed(labels: np.ndarray, others: np.ndarray, doubtful: float = 0.0) -> np.
     return np.where(kept, labels, -1)
 
 
-def strongest(graph: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
+def strongest(graph: csr_array, k: int, own: float = OWN) -> tuple[np.ndarray, np.ndarray]:
     """Each sample and its k strongest neighbours (N, 1 + k), and their shares added up.
 
-    A sample itself has the share ``OWN``, its neighbours the rest in proportion to their weights.
+    A sample itself has the share ``own``, its neighbours the rest in proportion to their weights.
     One that has fewer than k neighbours fills up with itself.
     """
     n = graph.shape[0]
@@ -108,6 +112,6 @@ def strongest(graph: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
     partners[rows[near], 1 + rank[near]] = columns[near]
     weights[rows[near], 1 + rank[near]] = values[near]
     total = weights.sum(axis=1, keepdims=True)
-    shares = (1.0 - OWN) * weights / np.where(total > 0, total, 1.0)
+    shares = (1.0 - own) * weights / np.where(total > 0, total, 1.0)
     shares[:, 0] = 1.0 - shares[:, 1:].sum(axis=1)
     return partners, np.cumsum(shares, axis=1).astype(np.float32)

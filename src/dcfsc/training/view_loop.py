@@ -260,7 +260,7 @@ def view_features(network: Any, X: Inputs, precision: str = "float32") -> Tensor
     for rows in chunk_slices(len(X), evaluation_chunk(X)):
         x = X[rows]
         with network_context(precision, x.device):
-            features = network.encoder(_channels_last(x))
+            features = network.features(_channels_last(x))
         out[rows] = F.normalize(features.float(), dim=1)
     return out
 

@@ -21,6 +21,9 @@ TEMPERATURE = 0.3  # of the contrastive loss
 PRECISION = 0.2  # eps of the coding rate
 SUBSPACE_DIM = 3.0  # of the closed form in the batch
 SMOOTHING = 0.1  # of the clusters' labels
+GROUPS = 3  # that a head has for each cluster
+ENTROPY = 1.5  # the weight of groups of equal sizes
+SHARPNESS = 10.0  # of a sample's groups: the factor of their logits
 
 
 @dataclass
@@ -100,6 +103,23 @@ def clusters(batch: Batch) -> Tensor:
     return total / (targets >= 0).sum().clamp_min(1)
 
 
+def groups(batch: Batch) -> Tensor:
+    """- mean_i log sum_g P_ig Q_ig - 1.5 sum_g -m_g log m_g,   m the mean of P and Q
+
+    Partners are in the same groups with the probabilities P and Q, and all groups are used: Van
+    Gansbeke et al., "SCAN: learning to classify images without labels", 2020. The logits are those
+    of as many heads as have three groups for a cluster, each with groups of its own; of one head if
+    there are fewer.
+    """
+    heads = max(1, batch.logits[0].shape[1] // (GROUPS * batch.n_clusters))
+    shape = len(batch.logits), len(batch.logits[0]), heads, -1
+    logp = (SHARPNESS * _wide(torch.cat(batch.logits))).view(shape).log_softmax(dim=3)
+    pairs = [(p + q).logsumexp(dim=2).mean() for p, q in combinations(logp, 2)]
+    mean = logp.exp().mean(dim=(0, 1)).clamp_min(1e-12)  # (heads, groups)
+    entropy = -(mean * mean.log()).sum(dim=1).mean()
+    return -torch.stack(pairs).mean() - ENTROPY * entropy
+
+
 def _wide(rows: Tensor) -> Tensor:
     return rows if rows.dtype == torch.float64 else rows.float()
 
@@ -124,6 +144,7 @@ TERMS: dict[str, Callable[[Batch], Tensor]] = {
     "prediction": prediction,
     "self_expression": self_expression,
     "clusters": clusters,
+    "groups": groups,
 }
 
 

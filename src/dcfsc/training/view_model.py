@@ -10,7 +10,9 @@ strong and gentle changes, after a short training with either.
 
 Of photographs of things the closed form of the samples knows little, and its stability says so.
 Then an encoder, on a GPU a larger one, learns from views alone, for longer and from changes that
-are usual for photographs. There each of several views predicts what the others have in common.
+are usual for photographs. There each of several views predicts what the others have in common. A
+head on its features is then trained to put neighbours into the same groups, smaller than clusters:
+it brings together what many neighbours link.
 
 Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
 """
@@ -30,7 +32,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.features.image_statistics import SMOOTH, smooth_share
-from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
+from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork, head_spec
 from dcfsc.stages import stage
 
 from .checkpoint import Checkpoint
@@ -39,7 +41,7 @@ from .history import History
 from .view_choice import Judge, Measured, measure_changes, profiles
 from .view_lessons import PARTNERS, Lessons, agreed
 from .view_loop import Schedule, train_views, view_features
-from .view_losses import check_weights
+from .view_losses import GROUPS, check_weights
 from .views import Views, cautious_strengths, usual_strengths
 
 logger = logging.getLogger("dcfsc")
@@ -57,6 +59,10 @@ TRUSTED = 0.6
 # those of other samples.
 LOSSES_ALONE = {"prediction": 1.0}
 LOSSES_TWO = {"contrastive": 1.0}
+# Then neighbours by the features are to be in the same groups; chosen with labels in view, on
+# features of CIFAR-10.
+GROUPED = Schedule(500, 1024, 5e-3)
+GROUPED_FEATURES, GROUPED_HEADS, GROUPED_PARTNERS = 256, 16, 10
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
 # Gentle changes keep features close to the samples, which favours them: they must leave so much
 # less disagreement than strong ones.
@@ -170,6 +176,8 @@ class ViewTraining:
     def fit(self, history: History) -> ViewModel:
         """Train; the checkpoint says from where."""
         network = self._train(self.strengths, self.schedule, history, self.checkpoint)
+        if not self.guided and self.options.losses is None and self.options.partners:
+            self._group(network)
         return ViewModel(network, dict(self.strengths), dict(self.consistency), self.samples)
 
     def _look(self) -> bool:
@@ -228,6 +236,29 @@ class ViewTraining:
         beside = None if self.samples is None else self.samples.graph
         clustering = self._cluster(lambda: self._features(network), beside)
         self.lessons.learn(clustering.graph, clustering.labels, doubtful)
+
+    def _group(self, network: ViewNetwork) -> None:
+        """Train a head on the features, which puts a sample and its neighbours into one group."""
+        stage("grouping the features of %s samples", f"{len(self.X):,}")
+        Z = view_features(network, self.X)
+        clustering = self._cluster(lambda: Z, None)
+        lessons = Lessons(len(Z), Z.device, GROUPED_PARTNERS)
+        lessons.learn(clustering.graph, clustering.labels, own=0.0)
+        K = self.spec.n_clusters
+        spec = head_spec(network.latent_dim, GROUPED_FEATURES, GROUPED_HEADS * GROUPS * K)
+        head = ViewNetwork(spec, torch.Generator().manual_seed(self.seeds[0])).to(Z.device)
+        train_views(
+            head,
+            Z,
+            Views(spec.sample_shape, {}),
+            {"groups": 1.0},
+            GROUPED,
+            lessons,
+            n_clusters=K,
+            generator=torch.Generator(Z.device).manual_seed(self.seeds[1]),
+            history=History(),
+        )
+        network.attach(head)
 
     def _disagreement(self, network: ViewNetwork) -> float:
         """The share of samples in whose clusters the features and the first lesson differ."""
