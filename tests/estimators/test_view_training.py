@@ -9,6 +9,7 @@ from dcfsc.affinity import Symmetric, TopK
 from dcfsc.affinity.joined import by_degrees
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.estimators import views as view_estimator
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import ResidualSpec
 from dcfsc.training import Schedule
@@ -258,3 +259,13 @@ def test_another_affinity_is_the_features_alone():
     fitted = model(affinity="symmetric").fit(stripes()[0])
     alone = Symmetric()(fitted.coefficients_, 3)
     np.testing.assert_allclose(fitted.affinity_matrix_, alone.numpy(), rtol=1e-6)
+
+
+def test_many_samples_from_views_alone_have_more_neighbours(monkeypatch):
+    noise = np.random.default_rng(0).random((60, 3, 8, 8), dtype=np.float32)
+    spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
+    monkeypatch.setattr(view_estimator, "NEIGHBOURLY", 40)
+    fitted = model(5, network=spec, views="auto", steps=2).fit(noise)
+    more = TopK(k=12)(fitted.coefficients_, 5)
+    np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), more.toarray(), rtol=1e-6)
+    assert fitted._closed_form.affinity == fitted.affinity
