@@ -16,7 +16,7 @@ from . import hopkins, paper
 from .catalogue import get
 from .cells import CellStore, Record
 from .methods import METHODS, get_method
-from .views_table import VIEW_COLUMNS, VIEW_LEGEND, view_rows
+from .views_table import VIEW_COLUMNS, VIEW_LEGEND, short, view_rows
 
 Row = dict[str, Any]
 MARK = "†"
@@ -127,10 +127,10 @@ CLUSTERING_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("starting latents", lambda r: _number(r["start_mean"])),
     ("NMI", lambda r: _number(r["nmi_mean"], 3)),
     ("ARI", lambda r: _number(r["ari_mean"], 3)),
-    ("effective λ", lambda r: _short(r["effective_lambda"])),
-    ("tr H", lambda r: _short(r["effective_dof"])),
+    ("effective λ", lambda r: short(r["effective_lambda"])),
+    ("tr H", lambda r: short(r["effective_dof"])),
     ("rank / d", lambda r: f"{r['rank']:.0f} / {r['dim']}"),
-    ("s a fit", lambda r: _short(r["seconds"])),
+    ("s a fit", lambda r: short(r["seconds"])),
 )
 
 CLUSTERING_LEGEND = (
@@ -224,7 +224,7 @@ MEMORY_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
     ("of which the steps", lambda r: f"{r['step_mib']:,.0f}"),
     ("paper, MB", lambda r: f"{r['paper_mb']:,.0f}" if r["paper_mb"] else ""),
-    ("seconds a step", lambda r: _short(r["seconds_a_step"])),
+    ("seconds a step", lambda r: short(r["seconds_a_step"])),
 )
 
 
@@ -248,7 +248,7 @@ MOTION_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     *_group_columns("three", "three motions"),
     *_group_columns("all", "all"),
     ("NMI", lambda r: _number(r["nmi_mean"], 3)),
-    ("s for all", lambda r: _short(r["seconds"])),
+    ("s for all", lambda r: short(r["seconds"])),
     ("sequences", lambda r: f"{r['sequences']}" + f" ({r['failed']} failed)" * (r["failed"] > 0)),
     ("setting", lambda r: r["setting"]),
 )
@@ -357,10 +357,6 @@ def _grid(columns: tuple[tuple[str, Callable[[Row], str]], ...], rows: list[Row]
 
 def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
     return "" if value is None else f"{value:{'+' if signed else ''}.{digits}f}"
-
-
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
 
 
 def _two(mean: float | None, median: float | None) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 VIEW_TRIALS = 5
+CHANGES = "geometry", "crop", "light", "mirror", "colour"  # whose strengths differ between datasets
 VIEW_PROBLEMS = {
     name: Problem(name, n_clusters)
     for name, n_clusters in {
@@ -39,7 +40,7 @@ VIEW_PROBLEMS = {
 }
 # Titles, and the options of DCFSC; None is the closed form of the samples.
 VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
-    "views": ("views, neighbours and clusters of the closed form", {}),
+    "views": ("views, the default", {}),
     "views-alone": ("views alone", {"losses": {"contrastive": 1.0}, "partners": 0}),
     "views-layer": (
         "views, the layer's residual in the loss",
@@ -130,9 +131,7 @@ def view_rows(store: CellStore) -> list[Row]:
             "steps": records[0]["steps"],
             "seconds": statistics.median(r["seconds"] for r in records),
             "peak_mib": statistics.median(r["memory"]["peak_bytes"] for r in records) / 2**20,
-            "geometry": _strength(records, "geometry"),
-            "light": _strength(records, "light"),
-            "mirror": _strength(records, "mirror"),
+            **{name: _strength(records, name) for name in CHANGES},
             "device": device,
         }
         for (dataset, device, method), records in groups.items()
@@ -157,12 +156,14 @@ def _error(row: Row) -> str:
 
 
 def _changes_of(row: Row) -> str:
-    names = ("geometry", "light", "mirror")
-    return ", ".join(f"{name} {row[name]:.2g}" for name in names if row[name])
+    return ", ".join(f"{name} {row[name]:.2g}" for name in CHANGES if row[name])
 
 
-def _short(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.3g}"
+def short(value: float | None) -> str:
+    """Three digits of a value, all digits of its whole part; empty for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
@@ -173,7 +174,7 @@ VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("NMI", lambda r: f"{r['nmi_mean']:.3f}"),
     ("seeds", lambda r: str(r["seeds"])),
     ("steps", lambda r: f"{r['steps']:,}" if r["steps"] else ""),
-    ("s a fit", lambda r: _short(r["seconds"])),
+    ("s a fit", lambda r: short(r["seconds"])),
     ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
     ("changes of views", _changes_of),
     ("device", lambda r: r["device"]),
@@ -181,8 +182,10 @@ VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 VIEW_LEGEND = (
     "Clustering error in percent, mean ± standard deviation over the seeds; only the number of "
-    "clusters is given. *Closed form afterwards*: of the features, whose graph that of the samples "
-    "holds together; *k-means afterwards*: on the same features. A fit's seconds contain "
+    "clusters is given. *The default* also learns from neighbours and clusters of the closed form; "
+    "where that of the samples is not stable, as on CIFAR-10, from neighbours by its own features. "
+    "*Closed form afterwards*: of the features, joined with the graph of the samples if that is "
+    "stable; *k-means afterwards*: on the same features. A fit's seconds contain "
     "everything: the closed form of the samples, the choice of changes with its short trainings, "
     "training, and the final clustering. *No training* is the closed form on the samples. The "
     "changes are means over the seeds of the strengths that were chosen without labels."
