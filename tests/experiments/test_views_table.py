@@ -3,7 +3,9 @@
 import json
 from functools import partial
 
+import matplotlib.pyplot as plt
 import pytest
+from matplotlib.container import BarContainer
 
 from dcfsc.errors import InputError
 from dcfsc.estimators import DCFSC, views
@@ -92,6 +94,26 @@ def test_the_table_has_a_row_for_each_method(finished):
     assert "closed form afterwards" in table
     run = json.loads(next((out / "views" / "runs").glob("*.json")).read_text())
     assert run["computed"] == 4
+
+
+def test_bars_stand_around_the_tick_of_their_dataset():
+    """One dataset has all trainings, the second only the first, the third only the others."""
+    trainings = {"orl": ["views", "views-alone", "views-layer"], "cifar10": ["views"]}
+    trainings["mnist"] = ["views-alone", "views-layer"]
+    rows = [
+        {"dataset": name, "device": "a GPU", "method": method, "error_mean": 5.0, "error_std": None}
+        for name, methods in trainings.items()
+        for method in methods
+    ]
+    figure, axes = plt.subplots()
+    views_table.draw_views(axes, rows)
+    drawn = [c for c in axes.containers if isinstance(c, BarContainer)]
+    assert [text.get_text() for text in axes.get_xticklabels()] == list(trainings)
+    width = 0.8 / 3
+    expected = [[-width, 1.0], [0.0, 2 - width / 2], [width, 2 + width / 2]]
+    for bars, places in zip(drawn, expected, strict=True):
+        assert [bar.get_center()[0] for bar in bars] == pytest.approx(places)
+    plt.close(figure)
 
 
 def test_unknown_datasets_and_datasets_of_other_experiments_are_refused(tmp_path):

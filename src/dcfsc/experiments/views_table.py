@@ -193,20 +193,26 @@ VIEW_LEGEND = (
 
 
 def draw_views(axes: Axes, rows: list[Row]) -> None:
-    """A group of bars for each dataset and device, a bar for each training."""
-    groups = list(dict.fromkeys((r["dataset"], r["device"]) for r in rows))
+    """A group of bars for each dataset and device, a bar for each training that it has."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["dataset"], row["device"]), []).append(row)
     methods = [m for m in VIEW_METHODS if any(r["method"] == m for r in rows)]
     width = 0.8 / len(methods)
-    for number, method in enumerate(methods):
-        own = [r for r in rows if r["method"] == method]
-        places = [groups.index((r["dataset"], r["device"])) + number * width for r in own]
+    for method in methods:
+        own, places = [], []
+        for middle, group in enumerate(groups.values()):
+            for number, row in enumerate(group):
+                if row["method"] == method:
+                    own.append(row)
+                    places.append(middle + (number - (len(group) - 1) / 2) * width)
         spread = [r["error_std"] or 0.0 for r in own]
         errors = [r["error_mean"] for r in own]
         bars = axes.bar(places, errors, width, yerr=spread, label=VIEW_METHODS[method][0])
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    middle = [place + (len(methods) - 1) * width / 2 for place in range(len(groups))]
     several = len({device for _, device in groups}) > 1
-    axes.set_xticks(middle, [f"{d}\n{where}" if several else d for d, where in groups])
+    names = [f"{d}\n{where}" if several else d for d, where in groups]
+    axes.set_xticks(range(len(groups)), names)
     axes.set_ylabel("clustering error (%)")
     axes.margins(y=0.3)  # the legend stands above the bars
     axes.legend(frameon=False, loc="upper left")
