@@ -76,8 +76,9 @@ def unequal(n: int, d: int = 64, K: int = 20) -> Samples:
     return X, y
 
 
+WHOLE = ("orl", "eyaleb", "coil100", "digits", "fashion-mnist")
 SETS: dict[str, Callable[[], Samples]] = {
-    **{name: partial(whole, name) for name in ("orl", "eyaleb", "coil100", "digits")},
+    **{name: partial(whole, name) for name in WHOLE},
     "eyaleb-10": partial(classes, "eyaleb", 0, 10),
     "eyaleb-20": partial(classes, "eyaleb", 15, 20),
     "coil100-20": partial(classes, "coil100", 0, 20),
