@@ -2,10 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
-from dcfsc.training.view_choice import measure_changes, profiles
+from dcfsc.training import view_choice
+from dcfsc.training.view_choice import measure_changes, profiles, stray_share
 from dcfsc.training.views import changes_for
 
 
@@ -135,3 +137,32 @@ def test_mirror_images_exchange_left_and_right():
     )
     assert torch.equal(seen[0], x[:, :, :, [5, 4, 3, 2, 1, 0]])
     assert torch.equal(seen[1], x)
+
+
+def nearest_by_hand(Z, row):
+    """The three nearest other rows, in plain NumPy."""
+    others = np.delete(np.arange(len(Z)), row)
+    return others[np.argsort(-(Z[others] @ Z[row]))[:3]]
+
+
+@pytest.mark.parametrize(("looked_at", "rows"), [(10_000, range(50)), (20, range(0, 50, 3))])
+def test_strays_are_nearest_rows_of_other_labels(monkeypatch, looked_at, rows):
+    monkeypatch.setattr(view_choice, "LOOKED_AT", looked_at)
+    random = np.random.default_rng(0)
+    Z = random.random((50, 4))
+    Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+    labels = random.integers(0, 3, 50)
+    expected = np.mean([labels[nearest_by_hand(Z, i)] != labels[i] for i in rows])
+    found = stray_share(torch.from_numpy(Z), torch.from_numpy(labels))
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "share"), [([0, 0, 0, 0, 0, 0], 0.0), ([0, 1, 2, 3, 4, 5], 1.0), ([0], 0.0)]
+)
+def test_strays_of_equal_rows_and_of_one(labels, share):
+    assert stray_share(torch.ones(len(labels), 1), torch.tensor(labels)) == share
+
+
+def test_of_two_rows_each_is_the_others_neighbour():
+    assert stray_share(torch.eye(2), torch.tensor([0, 1])) == 1.0

@@ -34,13 +34,6 @@ def pairs(n=N):
     return csr_array((np.ones(n), (np.arange(n), neighbour)), (n, n))
 
 
-def moved(count):
-    """The clusters of the samples, other than the first in so many samples."""
-    labels = FIRST.copy()
-    labels[:count] = 1
-    return labels
-
-
 class Scripted:
     """A teacher that gives the clusterings it was told, and remembers what it was asked."""
 
@@ -347,14 +340,32 @@ def measured(monkeypatch):
     monkeypatch.setattr(view_model, "measure_changes", lambda *_: MEASURED)
 
 
+@pytest.fixture
+def strays(monkeypatch):
+    """Sets the shares of strays that are found one after the other; gives what was looked at."""
+
+    def found(*shares):
+        looked, left = [], list(shares)
+
+        def stray_share(Z, labels):
+            looked.append((Z, labels))
+            return left.pop(0)
+
+        monkeypatch.setattr(view_model, "stray_share", stray_share)
+        return looked
+
+    return found
+
+
 @pytest.mark.parametrize(
     ("strong", "gentle", "chosen"),
-    [(6, 4, GENTLE), (6, 5, STRONG), (3, 2, GENTLE), (0, 0, GENTLE), (2, 2, STRONG)],
+    [(0.2, 0.1, GENTLE), (0.2, 0.1999, GENTLE), (0.1, 0.2, STRONG), (0.2, 0.2, STRONG)],
 )
-def test_gentle_changes_must_leave_a_third_less_disagreement(
-    trainings, measured, strong, gentle, chosen
+def test_the_changes_whose_features_have_fewer_strays_are_taken(
+    trainings, measured, strays, strong, gentle, chosen
 ):
-    teacher = Scripted(moved(strong), moved(gentle))
+    looked = strays(strong, gentle)
+    teacher = Scripted()
     made = training(teacher, IMAGES, steps=43, changes=None)
     assert made.strengths == chosen
     shares = {"geometry": 0.6, "contrast": 0.7, "noise": 0.75}
@@ -362,33 +373,36 @@ def test_gentle_changes_must_leave_a_third_less_disagreement(
         shares = {"geometry": 0.9, "contrast": 0.8, "noise": 0.86}
     assert made.consistency == shares | {"mirror": 0.2, "hole": 0.95}
     assert [run[2] for run in trainings] == [STRONG, GENTLE]
-    for network, _, _, _, schedule, _, options in trainings:
+    for *_, schedule, _, options in trainings:
         assert schedule == Schedule(10, 16, 0.01)  # a quarter of the steps
         assert options["lessons_at"] == {}
         assert options["history"] == []
         assert options["checkpoint"] is None
-        features = view_features(network, samples(IMAGES))
-        assert any(torch.equal(rows, features) for rows, _ in teacher.asked[1:])
-    assert all(beside is None for _, beside in teacher.asked)
+    for (network, *_), (features, labels) in zip(trainings, looked, strict=True):
+        assert torch.equal(features, view_features(network, samples(IMAGES)))
+        assert labels.tolist() == FIRST.tolist()
+    assert len(teacher.asked) == 1  # nothing else is clustered
     assert (made.lessons.targets == -1).all()  # a short training teaches nothing
 
 
-def test_a_training_that_is_too_short_is_not_tried_out(trainings, measured):
+def test_a_training_that_is_too_short_is_not_tried_out(trainings, measured, strays):
+    strays(0.2, 0.1)
     assert training(Scripted(), IMAGES, steps=3, changes=None).strengths == STRONG
     assert trainings == []
-    made = training(Scripted(moved(0), moved(0)), IMAGES, steps=4, changes=None)
+    made = training(Scripted(), IMAGES, steps=4, changes=None)
     assert [run[4].steps for run in trainings] == [1, 1]
     assert made.strengths == GENTLE
 
 
-def test_what_takes_long_is_said(trainings, measured, caplog):
+def test_what_takes_long_is_said(trainings, measured, strays, caplog):
+    strays(0.25, 1 / 6)
     with caplog.at_level("INFO", "dcfsc"):
-        training(Scripted(moved(6), moved(4)), IMAGES, changes=None)
+        training(Scripted(), IMAGES, changes=None)
     assert caplog.messages == [
         "choosing the changes of views on 24 samples",
         "training briefly on strong views",
         "training briefly on gentle views",
-        "views: disagreement 0.250 if strong, 0.167 if gentle",
+        "views: 0.2500 of the neighbours stray if strong, 0.1667 if gentle",
         "views: geometry 0.1, crop 0, mirror 0, light 0, contrast 0, hole 1, noise 0.5",
     ]
 
@@ -410,14 +424,14 @@ def test_another_process_than_the_first_is_told_what_was_found(monkeypatch, trai
     assert made.guided
     assert made.samples == Clustering(None, None)
     assert (teacher.asked, teacher.judged) == ([], [])
-    assert told == [0.0, 0.0, 0.0]  # the stability, and two disagreements
+    assert told == [0.0, 0.0, 0.0]  # the stability, and two shares of strays
     assert made.strengths == STRONG
 
 
 def test_the_choice_of_changes_is_kept_for_a_restart(tmp_path, trainings, measured):
     file = tmp_path / "checkpoint.safetensors"
     checkpoint = Checkpoint(file, "a run", every=0)
-    made = training(Scripted(moved(3), moved(3)), IMAGES, changes=None, checkpoint=checkpoint)
+    made = training(Scripted(), IMAGES, changes=None, checkpoint=checkpoint)
     assert checkpoint.notes == {"views": (made.strengths, made.consistency)}
     made.fit(History())
     assert trainings[-1][-1]["checkpoint"] is checkpoint

@@ -5,8 +5,9 @@ belongs: once as it is, and once after a change. The share of samples that stay 
 the change's consistency. A rotated object remains closest to other views of that object, but the
 faces of an aligned set do not survive being turned or shifted. Each change is taken at the largest
 of a few strengths at which it is consistent enough; as nobody knows how much is enough, there are
-two profiles, a strong and a gentle one, and a short training decides between them (see
-:mod:`.view_model`). Two changes need more:
+two profiles, a strong and a gentle one. A short training with either decides between them: its
+features are the better, the fewer of a sample's nearest neighbours are in another cluster of the
+samples (:func:`stray_share`). Two changes need more:
 
 - Light, a smooth factor, is for samples whose neighbours differ by smooth factors.
 - A representation may treat mirror images as equal, and would call any mirror image consistent; so
@@ -21,6 +22,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from dcfsc.neighbours import largest_inner_products
 
 from .views import Views, changes_for
 
@@ -39,6 +42,9 @@ STRENGTHS = {
     "hole": (1.0, 0.5),
     "noise": (1.0, 0.5),
 }
+
+# Neighbours that are looked at, of so many samples at most.
+NEAREST, LOOKED_AT = 3, 10_000
 
 Judge = Callable[[Tensor], Tensor]
 Measured = dict[str, list[tuple[float, float]]]  # by change: strengths and their consistency
@@ -84,3 +90,20 @@ def profiles(measured: Measured) -> list[dict[str, float]]:
 
 def _needed(name: str, enough: float) -> float:
     return MIRROR if name == "mirror" else enough
+
+
+def stray_share(Z: Tensor, labels: Tensor) -> float:
+    """The share of the nearest rows of unit rows Z (N, d) that have another label (N,).
+
+    Of many rows only some, spread evenly, look for their neighbours. The share varies less than a
+    partition of Z does, in which a whole cluster may go one way or the other.
+    """
+    N = len(Z)
+    k = min(NEAREST, N - 1)
+    rows = torch.arange(0, N, -(-N // LOOKED_AT), device=Z.device)
+    # One more, as each row is nearest to itself; of equal rows it may come later.
+    _, nearest = largest_inner_products(Z[rows], Z, k + 1)
+    others = nearest != rows[:, None]
+    others[:, -1] &= others[:, :-1].all(dim=1).logical_not()
+    strays = (labels[nearest] != labels[rows, None]) & others
+    return int(strays.sum()) / max(1, int(others.sum()))

@@ -5,8 +5,8 @@
     closed form of the features -> better neighbours; and clusters as targets, where those of the
                                    samples agree with them
 
-Both clusterings err, but seldom together. So their agreement also decides, without labels, between
-strong and gentle changes, after a short training with either.
+Both clusterings err, but seldom together. Between strong and gentle changes a short training with
+either decides, without labels: features are better if fewer neighbours are in different clusters.
 
 Of photographs of things the closed form of the samples knows little, and its stability says so.
 Then an encoder, on a GPU a larger one, learns from views alone, for longer and from changes that
@@ -38,8 +38,8 @@ from dcfsc.stages import stage
 from .checkpoint import Checkpoint
 from .chunked import Inputs
 from .history import History
-from .view_choice import Judge, Measured, measure_changes, profiles
-from .view_lessons import PARTNERS, Lessons, agreed
+from .view_choice import Judge, Measured, measure_changes, profiles, stray_share
+from .view_lessons import PARTNERS, Lessons
 from .view_loop import Schedule, train_views, view_features
 from .view_losses import GROUPS, check_weights
 from .views import Views, cautious_strengths, usual_strengths
@@ -64,9 +64,6 @@ LOSSES_TWO = {"contrastive": 1.0}
 GROUPED = Schedule(500, 1024, 5e-3)
 GROUPED_FEATURES, GROUPED_HEADS, GROUPED_PARTNERS = 256, 16, 10
 PILOT = 0.25  # the length of a training that decides on the changes, as a share
-# Gentle changes keep features close to the samples, which favours them: they must leave so much
-# less disagreement than strong ones.
-GENTLE_SHARE = 2 / 3
 # Samples that decide on the changes, and how many of them a cluster must have.
 CHOICE_SAMPLES, CHOICE_PER_CLUSTER = 2000, 30
 FEWEST_PER_CLUSTER = 4
@@ -260,12 +257,11 @@ class ViewTraining:
         )
         network.attach(head)
 
-    def _disagreement(self, network: ViewNetwork) -> float:
-        """The share of samples in whose clusters the features and the first lesson differ."""
-        labels = self._cluster(lambda: self._features(network), None).labels
+    def _strays(self, network: ViewNetwork) -> float:
+        """The share of neighbours by the features that the samples put into another cluster."""
         share = 0.0
-        if labels is not None:
-            share = float((agreed(labels, self.lessons.first.cpu().numpy()) < 0).mean())
+        if distributed.rank() == 0:
+            share = stray_share(self._features(network), self.lessons.first)
         return distributed.total_number(share)  # the other processes have none
 
     def _features(self, network: ViewNetwork) -> Tensor:
@@ -299,13 +295,13 @@ class ViewTraining:
         steps = int(PILOT * self.options.schedule.steps)
         if len(candidates) > 1 and steps:
             schedule = replace(self.options.schedule, steps=steps)
-            apart = []
+            strays = []
             for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
                 stage("training briefly on %s views", name)
                 network = self._train(strengths, schedule, History(), lessons=False)
-                apart.append(self._disagreement(network))
-            chosen = candidates[int(apart[1] <= GENTLE_SHARE * apart[0])]
-            logger.info("views: disagreement %.3f if strong, %.3f if gentle", *apart)
+                strays.append(self._strays(network))
+            chosen = candidates[int(strays[1] < strays[0])]
+            logger.info("views: %.4f of the neighbours stray if strong, %.4f if gentle", *strays)
         logger.info("views: %s", ", ".join(f"{name} {s:g}" for name, s in chosen.items()))
         shares = {
             name: next((share for s, share in tried if s == chosen[name]), tried[-1][1])
