@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dcfsc.training import view_choice
-from dcfsc.training.view_choice import measure_changes, profiles, stray_share
+from dcfsc.training.view_choice import clearly_fewer, measure_changes, profiles, stray_shares
 from dcfsc.training.views import changes_for
 
 
@@ -152,17 +152,44 @@ def test_strays_are_nearest_rows_of_other_labels(monkeypatch, looked_at, rows):
     Z = random.random((50, 4))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     labels = random.integers(0, 3, 50)
-    expected = np.mean([labels[nearest_by_hand(Z, i)] != labels[i] for i in rows])
-    found = stray_share(torch.from_numpy(Z), torch.from_numpy(labels))
-    assert found == pytest.approx(expected, abs=1e-12)
+    expected = [np.mean(labels[nearest_by_hand(Z, i)] != labels[i]) for i in rows]
+    found = stray_shares(torch.from_numpy(Z), torch.from_numpy(labels))
+    assert found.tolist() == pytest.approx(expected, abs=1e-15)
 
 
 @pytest.mark.parametrize(
     ("labels", "share"), [([0, 0, 0, 0, 0, 0], 0.0), ([0, 1, 2, 3, 4, 5], 1.0), ([0], 0.0)]
 )
 def test_strays_of_equal_rows_and_of_one(labels, share):
-    assert stray_share(torch.ones(len(labels), 1), torch.tensor(labels)) == share
+    found = stray_shares(torch.ones(len(labels), 1), torch.tensor(labels))
+    assert found.tolist() == [share] * len(labels)
 
 
 def test_of_two_rows_each_is_the_others_neighbour():
-    assert stray_share(torch.eye(2), torch.tensor([0, 1])) == 1.0
+    assert stray_shares(torch.eye(2), torch.tensor([0, 1])).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "clear"),
+    [
+        (4, 0, True),  # the difference is 0.04, two standard errors 0.0392
+        (3, 0, False),  # 0.03 and 0.0341
+        (8, 1, True),  # 0.07 and 0.0583
+        (8, 2, False),  # 0.06 and 0.0621
+        (0, 0, False),
+        (0, 5, False),
+        (100, 0, True),
+    ],
+)
+def test_fewer_is_clear_by_two_standard_errors(better, worse, clear):
+    """Of a hundred samples, some have fewer strays by one and some more."""
+    others = torch.full((100,), 0.5, dtype=torch.float64)
+    shares = others.clone()
+    shares[:better] -= 1
+    shares[100 - worse :] += 1 if worse else 0
+    assert clearly_fewer(shares, others) is clear
+
+
+def test_of_one_sample_any_difference_is_clear():
+    assert clearly_fewer(torch.zeros(1), torch.ones(1))
+    assert not clearly_fewer(torch.ones(1), torch.ones(1))

@@ -7,7 +7,8 @@ faces of an aligned set do not survive being turned or shifted. Each change is t
 of a few strengths at which it is consistent enough; as nobody knows how much is enough, there are
 two profiles, a strong and a gentle one. A short training with either decides between them: its
 features are the better, the fewer of a sample's nearest neighbours are in another cluster of the
-samples (:func:`stray_share`). Two changes need more:
+samples (:func:`stray_shares`). Strong changes teach more, so gentle ones must do clearly better
+(:func:`clearly_fewer`). Two changes need more:
 
 - Light, a smooth factor, is for samples whose neighbours differ by smooth factors.
 - A representation may treat mirror images as equal, and would call any mirror image consistent; so
@@ -45,6 +46,7 @@ STRENGTHS = {
 
 # Neighbours that are looked at, of so many samples at most.
 NEAREST, LOOKED_AT = 3, 10_000
+CLEAR = 2.0  # standard errors
 
 Judge = Callable[[Tensor], Tensor]
 Measured = dict[str, list[tuple[float, float]]]  # by change: strengths and their consistency
@@ -92,10 +94,10 @@ def _needed(name: str, enough: float) -> float:
     return MIRROR if name == "mirror" else enough
 
 
-def stray_share(Z: Tensor, labels: Tensor) -> float:
-    """The share of the nearest rows of unit rows Z (N, d) that have another label (N,).
+def stray_shares(Z: Tensor, labels: Tensor) -> Tensor:
+    """Of unit rows Z (N, d), the share of each one's nearest rows that have another label (N,).
 
-    Of many rows only some, spread evenly, look for their neighbours. The share varies less than a
+    Of many rows only some, spread evenly, look for their neighbours. The mean varies less than a
     partition of Z does, in which a whole cluster may go one way or the other.
     """
     N = len(Z)
@@ -106,4 +108,13 @@ def stray_share(Z: Tensor, labels: Tensor) -> float:
     others = nearest != rows[:, None]
     others[:, -1] &= others[:, :-1].all(dim=1).logical_not()
     strays = (labels[nearest] != labels[rows, None]) & others
-    return int(strays.sum()) / max(1, int(others.sum()))
+    return strays.sum(dim=1).double() / max(1, k)
+
+
+def clearly_fewer(shares: Tensor, others: Tensor) -> bool:
+    """Whether the mean of the shares (n,) is below that of others (n,) of the same samples by more
+    than chance: by :data:`CLEAR` standard errors of their difference.
+    """
+    difference = others - shares
+    error = difference.std(correction=0) / len(difference) ** 0.5
+    return bool(difference.mean() > CLEAR * error)

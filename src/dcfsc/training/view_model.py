@@ -38,7 +38,7 @@ from dcfsc.stages import stage
 from .checkpoint import Checkpoint
 from .chunked import Inputs
 from .history import History
-from .view_choice import Judge, Measured, measure_changes, profiles, stray_share
+from .view_choice import Judge, Measured, clearly_fewer, measure_changes, profiles, stray_shares
 from .view_lessons import PARTNERS, Lessons
 from .view_loop import Schedule, train_views, view_features
 from .view_losses import GROUPS, check_weights
@@ -257,13 +257,6 @@ class ViewTraining:
         )
         network.attach(head)
 
-    def _strays(self, network: ViewNetwork) -> float:
-        """The share of neighbours by the features that the samples put into another cluster."""
-        share = 0.0
-        if distributed.rank() == 0:
-            share = stray_share(self._features(network), self.lessons.first)
-        return distributed.total_number(share)  # the other processes have none
-
     def _features(self, network: ViewNetwork) -> Tensor:
         return view_features(network, self.X, self.options.precision)
 
@@ -291,17 +284,9 @@ class ViewTraining:
                 content = json.dumps(self._measured(count)).encode()
         measured = json.loads(distributed.broadcast_bytes(content) or b"")
         candidates = profiles(measured)
-        chosen = candidates[0]
         steps = int(PILOT * self.options.schedule.steps)
-        if len(candidates) > 1 and steps:
-            schedule = replace(self.options.schedule, steps=steps)
-            strays = []
-            for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
-                stage("training briefly on %s views", name)
-                network = self._train(strengths, schedule, History(), lessons=False)
-                strays.append(self._strays(network))
-            chosen = candidates[int(strays[1] < strays[0])]
-            logger.info("views: %.4f of the neighbours stray if strong, %.4f if gentle", *strays)
+        several = len(candidates) > 1 and steps > 0
+        chosen = self._tried_out(candidates, steps) if several else candidates[0]
         logger.info("views: %s", ", ".join(f"{name} {s:g}" for name, s in chosen.items()))
         shares = {
             name: next((share for s, share in tried if s == chosen[name]), tried[-1][1])
@@ -309,6 +294,26 @@ class ViewTraining:
             if tried
         }
         return chosen, shares
+
+    def _tried_out(self, candidates: list[dict[str, float]], steps: int) -> dict[str, float]:
+        """The strong or the gentle strengths, after so many steps with either.
+
+        The first process looks where the neighbours by the features are in the samples' clusters.
+        """
+        schedule = replace(self.options.schedule, steps=steps)
+        strays = []
+        for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
+            stage("training briefly on %s views", name)
+            network = self._train(strengths, schedule, History(), lessons=False)
+            if distributed.rank() == 0:
+                with distributed.alone():
+                    strays.append(stray_shares(self._features(network), self.lessons.first))
+        gentle = False
+        if strays:
+            shares = [float(s.mean()) for s in strays]
+            logger.info("views: %.4f of the neighbours stray if strong, %.4f if gentle", *shares)
+            gentle = clearly_fewer(strays[1], strays[0])
+        return candidates[int(distributed.total_number(gentle))]
 
     def _measured(self, count: int) -> Measured:
         """The consistency of the changes, as half of a sample says of its other half."""
