@@ -306,8 +306,7 @@ class ViewTraining:
             stage("training briefly on %s views", name)
             network = self._train(strengths, schedule, History(), lessons=False)
             if distributed.rank() == 0:
-                with distributed.alone():
-                    strays.append(stray_shares(self._features(network), self.lessons.first))
+                strays.append(stray_shares(self._features(network), self.lessons.first))
         gentle = False
         if strays:
             shares = [float(s.mean()) for s in strays]
