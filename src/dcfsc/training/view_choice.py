@@ -95,20 +95,18 @@ def _needed(name: str, enough: float) -> float:
 
 
 def stray_shares(Z: Tensor, labels: Tensor) -> Tensor:
-    """Of unit rows Z (N, d), the share of each one's nearest rows that have another label (N,).
+    """Of unit rows Z (N, d), N > 1, the share of each one's nearest rows with another label (N,).
 
-    Of many rows only some, spread evenly, look for their neighbours. The mean varies less than a
-    partition of Z does, in which a whole cluster may go one way or the other.
+    Near is a large inner product of either sign, as in the closed form. Of many rows only some,
+    spread evenly, look for their neighbours. The mean varies less than a partition of Z does, in
+    which a whole cluster may go one way or the other.
     """
-    N = len(Z)
-    k = min(NEAREST, N - 1)
-    rows = torch.arange(0, N, -(-N // LOOKED_AT), device=Z.device)
-    # One more, as each row is nearest to itself; of equal rows it may come later.
-    _, nearest = largest_inner_products(Z[rows], Z, k + 1)
-    others = nearest != rows[:, None]
-    others[:, -1] &= others[:, :-1].all(dim=1).logical_not()
-    strays = (labels[nearest] != labels[rows, None]) & others
-    return strays.sum(dim=1).double() / max(1, k)
+    every = -(-len(Z) // LOOKED_AT)
+    order = (torch.arange(len(Z), device=Z.device) % every).argsort(stable=True)
+    Z, labels = Z[order], labels[order]  # those that look come first
+    looking = -(-len(Z) // every)
+    _, nearest = largest_inner_products(Z[:looking], Z, NEAREST, diagonal=0)
+    return (labels[nearest] != labels[:looking, None]).double().mean(dim=1)
 
 
 def clearly_fewer(shares: Tensor, others: Tensor) -> bool:
