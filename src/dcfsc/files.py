@@ -1,17 +1,30 @@
-"""Atomic writes, and locks that end with their process."""
+"""Atomic writes, names of our own for what is half written, and locks that end with their process.
+
+What is half written has a name such as ``.dcfsc-4f9a01c2-6be2c1f09a3d5e77.part``, whose second half
+is a digest of the first. No other program makes such a name, so whatever has one is ours to remove;
+a file that merely ends in ``.part`` is not.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
+import stat
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
+
+from dcfsc.errors import InputError
 
 try:
     import fcntl
@@ -20,63 +33,91 @@ except ImportError:  # not a POSIX system
 
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+_PART = re.compile(r"\.dcfsc-([0-9a-z]{4,8})-([0-9a-f]{16})\.part")
+_LONGEST_HEADER = 100 << 20  # of a safetensors file, by its format
+
+
+class WriteError(InputError):
+    """A folder takes no files, or the disk is full."""
+
+
+def part_name(nonce: str | None = None) -> str:
+    """A new name for what is half written, or the one that belongs to ``nonce``."""
+    nonce = secrets.token_hex(4) if nonce is None else nonce
+    return f".dcfsc-{nonce}-{hashlib.sha256(b'dcfsc ' + nonce.encode()).hexdigest()[:16]}.part"
+
+
+def is_part(name: str) -> bool:
+    """Whether :func:`part_name` made the name."""
+    match = _PART.fullmatch(name)
+    return match is not None and name == part_name(match[1])
+
+
+LOCK = part_name("lock")
+PLAN = "plan.json"  # of a stage that is complete: only :mod:`dcfsc.journal` may end it
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; on success it replaces ``path`` in one step.
+    """Give a temporary path of the same name; on success it replaces ``path`` in one step.
 
-    What a killed process left of an earlier attempt at the same file is removed first.
+    This replaces whatever is there: only :mod:`dcfsc.ownership` says what may be. What killed
+    processes left half written in the folder is removed first.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(target.parent, target.name)
-    with _part_of(target) as temporary:
-        yield temporary
-        sync(temporary)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        os.replace(temporary, target)
+    remove_abandoned(target.parent)
+    with new_stage(target.parent) as stage:
+        yield stage / target.name
+        make_durable(stage / target.name, stage)
+        os.replace(stage / target.name, target)
         sync(target.parent)
 
 
 @contextmanager
-def _part_of(target: Path) -> Iterator[Path]:
-    """An empty file beside the target, which is gone at the end, locked so long as it is in use."""
-    part, descriptor = None, None
-    while descriptor is None:  # until no other process took the new file for an abandoned one
-        made, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
-        os.close(made)
-        part, descriptor = Path(name), try_lock(Path(name))
-    assert part is not None
-    if fcntl is None:
-        os.close(descriptor)  # an open file cannot be renamed there
+def new_stage(folder: Path) -> Iterator[Path]:
+    """An empty folder in ``folder``, locked so long as it is in use, and gone at the end.
+
+    It takes in whatever other libraries write before they rename it.
+    """
+    lock = None
+    while lock is None:  # until no other process took the new folder for an abandoned one
+        stage = folder / part_name()
+        stage.mkdir()
+        with suppress(FileNotFoundError):
+            lock = try_lock(stage / LOCK)
     try:
-        yield part
+        yield stage
     finally:
-        part.unlink(missing_ok=True)
-        if fcntl is not None:
-            os.close(descriptor)
+        if not (stage / PLAN).exists():
+            shutil.rmtree(stage, ignore_errors=True)
+        os.close(lock)
 
 
-def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove the parts of a file, or of all files in the folder, that no process is writing."""
-    ours = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.[a-z0-9_]{{8}}\.part")
+def stages(folder: Path) -> list[Path]:
+    """What has been staged in a folder, by anyone."""
+    with os.scandir(folder) as entries:
+        return [Path(e) for e in entries if is_part(e.name) and e.is_dir(follow_symlinks=False)]
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what is half written in a folder and no process is writing."""
     with suppress(OSError):  # what cannot be read or removed is left alone
-        for entry in os.scandir(folder):
-            if ours.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(OSError):
-                    _remove_if_abandoned(Path(entry.path))
+        for stage in stages(folder):
+            with suppress(OSError):
+                lock = try_lock(stage / LOCK)
+                if lock is not None:
+                    # without locks it may be the work of a living process
+                    if take_lock(lock) and not (stage / PLAN).exists():
+                        shutil.rmtree(stage, ignore_errors=True)
+                    os.close(lock)
 
 
-def _remove_if_abandoned(part: Path) -> None:
-    descriptor = os.open(part, os.O_RDWR)
-    try:
-        if take_lock(descriptor):
-            part.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
+def make_durable(path: Path, stage: Path) -> None:
+    """Give a staged file the mode that new files have, and wait until it is on the disk."""
+    path.chmod((stage / LOCK).stat().st_mode & 0o666)
+    sync(path)
 
 
 def try_lock(path: Path) -> int | None:
@@ -85,8 +126,9 @@ def try_lock(path: Path) -> int | None:
     The file is made where there is none. The system gives the lock back when the process ends,
     however it ends.
     """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, flags, 0o666)
         try:
             take_lock(descriptor)
             if os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -118,38 +160,43 @@ def take_lock(descriptor: int) -> bool:
 
 
 @contextmanager
-def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Give an empty folder beside ``target``; on success it takes the target's place, whole.
-
-    With ``replace`` an earlier folder of that name is removed once the new one is there. What a
-    killed process left of an earlier attempt is removed first, or put back. Raises BlockingIOError
-    where another process is at work on the same folder.
-    """
-    parent, name = target.parent, target.name
-    parent.mkdir(parents=True, exist_ok=True)
-    part, old, lock = (parent / f".{name}{kind}.part" for kind in ("", ".old", ".lock"))
-    held = try_lock(lock)
-    if held is None:
-        raise BlockingIOError(errno.EAGAIN, "another process is writing it", str(target))
+def releasing(lock: int, folder: Path) -> Iterator[None]:
+    """Give the lock of a folder back at the end."""
     try:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        for left in (part, old):
-            shutil.rmtree(left, ignore_errors=True)
-        part.mkdir()
-        yield part
-        sync(part)
-        if replace and target.exists():
-            target.rename(old)
-        part.rename(target)
-        sync(parent)
+        yield
     finally:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        for left in (part, old):
-            shutil.rmtree(left, ignore_errors=True)
-        lock.unlink(missing_ok=True)
-        os.close(held)
+        with suppress(OSError):
+            (folder / LOCK).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def rename_new(source: Path, target: Path) -> None:
+    """Rename ``source``; if ``target`` exists, raise FileExistsError and change nothing."""
+    if not stat.S_ISDIR(source.lstat().st_mode):
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
+        else:
+            source.unlink()
+            return
+    # no call of Python's refuses to replace: between the two lies the only chance to lose a file
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    os.rename(source, target)
+
+
+def set_aside(path: Path) -> None:
+    """Rename what stands in the way to the first free of NAME.bak, NAME.bak2, ..., and say so."""
+    for number in count(1):
+        aside = path.with_name(f"{path.name}.bak{number if number > 1 else ''}")
+        try:
+            rename_new(path, aside)
+        except FileExistsError:
+            continue
+        warnings.warn(f"{path} was not dcfsc's; it is now {aside.name}.", UserWarning, stacklevel=2)
+        return
 
 
 def sync(path: Path) -> None:
@@ -178,3 +225,32 @@ def write_json(
     path: str | os.PathLike[str], value: Any, default: Callable[[Any], Any] | None = None
 ) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=False, default=default) + "\n")
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """A folder that takes no files, or a full disk, in one line."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        message = f"cannot write to {path}: {reason}; choose another place with --out."
+        raise WriteError(message) from error
+
+
+def header_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """What dcfsc wrote in the header of a safetensors file; None for any other file.
+
+    The tensors are not read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= min(_LONGEST_HEADER, os.fstat(file.fileno()).st_size):
+                return None
+            ours = json.loads(json.loads(file.read(length))["__metadata__"]["dcfsc"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return ours if isinstance(ours, dict) else None

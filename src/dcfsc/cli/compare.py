@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from dcfsc.cli import output
-from dcfsc.cli.options import JsonOption, QuietOption
+from dcfsc.cli.options import JsonOption, OverwriteOption, QuietOption
 
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     second: Annotated[Path, typer.Argument(metavar="RUN", help="Another run on the same samples.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Output page.")] = Path("compare.html"),
+    overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -25,7 +26,7 @@ def compare(
     """
     from dcfsc.runs.compare import compare_runs
 
-    found = compare_runs(first, second, out)
+    found = compare_runs(first, second, out, overwrite=overwrite)
     if as_json:
         numbers = {"n": found.n, "matched": found.matched, "ari": found.ari, "nmi": found.nmi}
         flows = [[flow.source, flow.target, flow.count] for flow in found.flows]

@@ -28,7 +28,12 @@ def export(
         bool, typer.Option("--copy", help="Copy the files instead of linking to them.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the folder if it exists.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Renew an earlier export, except what you changed, added or took out; a file of "
+            "yours is kept as NAME.bak.",
+        ),
     ] = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -24,6 +24,7 @@ from dcfsc.cli.options import (
     number_or_name,
     numbers_by_name,
     reading_for,
+    sources,
 )
 
 # Options that only apply to training a network: each of them selects a network.
@@ -199,7 +200,11 @@ def fit(
         bool, typer.Option("--resume", help="Resume the interrupted run in the folder.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the finished run in the folder.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace the finished run in the folder; what is not the run's stays.",
+        ),
     ] = False,
     checkpoint_every: Annotated[
         float | None,
@@ -284,6 +289,7 @@ def fit(
         report=not no_report,
         progress=not quiet,
         timeout=dist_timeout,
+        inputs=sources(data, labels),
         command=ctx.obj,
     )
     if isinstance(counts, tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,12 @@ RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the file if it exists; a file of yours is kept as NAME.bak."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -91,6 +98,12 @@ def load_samples(
         reading=reading,
         **generated,
     )
+
+
+def sources(*given: str | None) -> tuple[Path, ...]:
+    """Those of the arguments that are files or folders, which a command never writes to."""
+    paths = (Path(text).expanduser() for text in given if text is not None)
+    return tuple(path for path in paths if os.path.lexists(path))
 
 
 def reading_for(features: str | None, device: str, spec: str) -> Reading | None:

@@ -15,11 +15,13 @@ from dcfsc.cli.options import (
     DeviceOption,
     JsonOption,
     LabelsOption,
+    OverwriteOption,
     QuietOption,
     RunArgument,
     SizeOption,
     SkipOption,
     load_samples,
+    sources,
 )
 
 
@@ -28,8 +30,13 @@ def predict(
     data: DataArgument,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Output file.", show_default="RUN/predictions.csv"),
+        typer.Option(
+            metavar="FILE",
+            help="Output file.",
+            show_default="RUN/predictions.csv, RUN/predictions-2.csv, ...",
+        ),
     ] = None,
+    overwrite: OverwriteOption = False,
     device: DeviceOption = "auto",
     labels: LabelsOption = None,
     size: SizeOption = None,
@@ -46,7 +53,6 @@ def predict(
     from dcfsc import metrics
     from dcfsc.runs.edits import read_edits
     from dcfsc.runs.folder import read_run
-    from dcfsc.runs.life import PREDICTIONS
     from dcfsc.runs.prediction import predict_run
     from dcfsc.runs.record import describe_data, reading_of
 
@@ -54,15 +60,17 @@ def predict(
     record, clusters = saved.record, read_edits(saved).clusters
     reading = reading_of(record)
     samples = load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
-    predicted = predict_run(run, samples, out, device=device)
+    given = sources(data, labels)
+    predicted, file = predict_run(
+        run, samples, out, device=device, overwrite=overwrite, inputs=given
+    )
     sizes = [int((predicted == k).sum()) for k in clusters]
     scores = None if samples.y is None else metrics.score(samples.y, predicted)
-    file = str(out or run / PREDICTIONS)
     if as_json:
         described = describe_data(samples)
-        result = {"file": file, "run": str(run), "data": described, "cluster_sizes": sizes}
+        result = {"file": str(file), "run": str(run), "data": described, "cluster_sizes": sizes}
         print(json.dumps({**result, "scores": scores, "labels": predicted.tolist()}))
     elif not quiet:
         facts = [*output.data_facts(describe_data(samples)), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
-        output.print_facts([*facts, ("predictions", file)])
+        output.print_facts([*facts, ("predictions", str(file))])

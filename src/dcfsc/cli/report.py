@@ -10,13 +10,14 @@ import typer
 from dcfsc.cli import output
 from dcfsc.cli.options import (
     ColorOption,
+    OverwriteOption,
     QuietOption,
     RunArgument,
     SizeOption,
     SkipOption,
     load_samples,
+    sources,
 )
-from dcfsc.errors import InputError
 
 
 def report(
@@ -32,6 +33,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Output page.", show_default="RUN/report.html"),
     ] = None,
+    overwrite: OverwriteOption = False,
     size: SizeOption = None,
     color: ColorOption = None,
     skip_broken: SkipOption = False,
@@ -40,17 +42,15 @@ def report(
     """Make the report of a run again from its saved files."""
     from dcfsc.report import read_details, with_images
     from dcfsc.runs.folder import read_run
-    from dcfsc.runs.life import DETAILS, REPORT
-    from dcfsc.runs.reporting import draw
+    from dcfsc.runs.life import DETAILS
+    from dcfsc.runs.reporting import draw, page_of
 
     saved = read_run(run)
+    page = page_of(saved, out, overwrite=overwrite, inputs=sources(data))
     details = read_details(saved.folder / DETAILS)
     if data is not None:
         samples = load_samples(data, None, size, color, skip_broken, saved.record["seed"])
         details = with_images(details, samples.X, samples.name)
-    target = out or saved.folder / REPORT
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a .html file.")
-    draw(saved, target, details)
+    draw(saved, page, details)
     if not quiet:
-        output.print_facts([("run", str(run)), output.report_fact(target)])
+        output.print_facts([("run", str(run)), output.report_fact(page.target)])

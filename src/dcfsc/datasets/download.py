@@ -33,6 +33,10 @@ def fetch(url: str, checksum: str, target: str | Path) -> Path:
         ) from None
     if target.is_file() and pooch.file_hash(str(target), alg=algorithm) == checksum.lower():
         return target
+    if target.exists():
+        raise InputError(
+            f"{target} is not the published file; move it away, and it is downloaded again."
+        )
     try:
         with atomic_path(target) as part:
             _download(url, part)

@@ -20,8 +20,9 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc._version import __version__
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.files import atomic_path
+from dcfsc.files import header_of
 from dcfsc.networks import from_dict
+from dcfsc.ownership import Output
 from dcfsc.training.checkpoint import fingerprint
 
 from .validation import check_at_least, check_n_clusters
@@ -45,8 +46,17 @@ class Persistent:
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to ``path`` (one file, atomically)."""
+        """Write the fitted model to ``path`` (one file, atomically).
+
+        A dcfsc model that is there is replaced; any other file is an error.
+        """
         check_is_fitted(self)
+        # a link stays, and the file that it leads to is judged
+        with Output(Path(path).resolve(), asks=False, ours=is_model).open() as part:
+            self.write_model(part)
+
+    def write_model(self, path: Path) -> None:
+        """Write the model to a new file."""
         tensors, values = self._state()
         if hasattr(self, "n_clusters_"):
             values = {**values, "n_clusters": int(self.n_clusters_)}
@@ -63,8 +73,7 @@ class Persistent:
             "values": values,
         }
         header["sha256"] = fingerprint(header, contiguous)
-        with atomic_path(path) as part:
-            save_file(contiguous, part, metadata={"dcfsc": json.dumps(header)})
+        save_file(contiguous, path, metadata={"dcfsc": json.dumps(header)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: Any = None) -> Self:
@@ -93,6 +102,11 @@ class Persistent:
         except Exception as error:  # a header may be whole JSON and still say anything
             raise damaged(path, error) from error
         return model
+
+
+def is_model(path: Path) -> bool:
+    """Whether ``save`` wrote the file."""
+    return {"format", "class", "params", "values"} <= (header_of(path) or {}).keys()
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.files import write_text
 from dcfsc.report import charts
 from dcfsc.report.details import Details
 from dcfsc.report.page import HERE, environment, file_link, sprites
@@ -59,9 +58,12 @@ class Comparison:
     moved: int
 
 
-def write_comparison(path: Path, comparison: Comparison, details: Details | None) -> None:
-    """Write the page, whole or not at all; pictures are those of the first run's ``details``."""
-    write_text(path, render_comparison(comparison, details, path.absolute().parent))
+def write_comparison(
+    path: Path, comparison: Comparison, details: Details | None, base: Path
+) -> None:
+    """Write a page that will lie in ``base``; pictures are of the first run's ``details``."""
+    page = render_comparison(comparison, details, base.absolute())
+    path.write_text(page, encoding="utf-8")
 
 
 def render_comparison(comparison: Comparison, details: Details | None, base: Path) -> str:

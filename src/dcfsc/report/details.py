@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import atomic_path
 from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
@@ -130,12 +129,12 @@ class Details:
 
 
 def write_details(path: str | os.PathLike[str], details: Details) -> None:
-    """Write ``details`` as an .npz file, whole or not at all; never pickled."""
+    """Write ``details`` as an .npz file; never pickled."""
     arrays = {field.name: np.asarray(getattr(details, field.name)) for field in fields(details)}
     unsafe = [name for name, array in arrays.items() if array.dtype.hasobject]
     if unsafe:
         raise InputError(f"the details hold Python objects in {unsafe[0]!r}; give plain arrays.")
-    with atomic_path(path) as part, open(part, "wb") as file:
+    with open(path, "wb") as file:
         np.savez(file, **{"format": np.array(FORMAT), **arrays})  # type: ignore[arg-type]
 
 

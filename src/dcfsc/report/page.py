@@ -12,7 +12,6 @@ from urllib.parse import quote
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import write_text
 from dcfsc.report import hints, sections
 from dcfsc.report.details import Details
 from dcfsc.report.thumbnails import sprite_sheet
@@ -35,15 +34,16 @@ def write_report(
     details: Details,
     clusters: Sequence[int] | None = None,
     names: Mapping[int, str] | None = None,
+    base: Path | None = None,
 ) -> None:
-    """Write the page of a run, whole or not at all; links lead from it to the files.
+    """Write the page of a run; links lead to the files from ``base``, by default its folder.
 
     ``clusters`` are the numbers of those that there are, 0 to K - 1 unless they were edited, and
     ``names`` those that were given.
     """
     try:
         # a name in the record may be no text
-        text = render(record, details, clusters, names, Path(path).absolute().parent)
+        text = render(record, details, clusters, names, base or Path(path).absolute().parent)
         page = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # a record is JSON, in which anything may stand
         reason = (str(error).strip().splitlines() or [""])[0][:200]
@@ -51,7 +51,7 @@ def write_report(
             f"the page cannot be drawn, as the run's record and details are damaged "
             f"({type(error).__name__}: {reason}); fit again, with --overwrite."
         ) from error
-    write_text(path, page)
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def render(

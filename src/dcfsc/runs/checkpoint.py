@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from dcfsc import distributed
 from dcfsc.errors import DivergenceError, InputError
+from dcfsc.files import WriteError, set_aside, write_errors
 
-from .life import CHECKPOINT, CHECKPOINT_METHOD, State, WriteError, state_of, write_errors
+from .life import CHECKPOINT, CHECKPOINT_METHOD, State, is_checkpoint, state_of
 
 
 @contextmanager
@@ -26,7 +28,10 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
     file = folder / CHECKPOINT
     if fresh:
         with write_errors(folder):
-            file.unlink(missing_ok=True)
+            if is_checkpoint(file):
+                file.unlink()
+            elif os.path.lexists(file):
+                set_aside(file)
     found = file.exists()
     estimator.set_params(checkpoint=file)
     try:

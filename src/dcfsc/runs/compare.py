@@ -11,13 +11,14 @@ from scipy.optimize import linear_sum_assignment
 
 from dcfsc import metrics
 from dcfsc.errors import InputError
+from dcfsc.ownership import Output
 from dcfsc.report import Details, read_details
 from dcfsc.report.comparison import Comparison, Flow, Side, write_comparison
 
 from .edits import read_edits
 from .export import Samples, read_samples
 from .folder import Run, read_run
-from .life import DETAILS, write_errors
+from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference of stability or confidence below which two runs are alike
 LOW = 0.5  # confidence of a sample that another cluster may hold as well
@@ -29,15 +30,15 @@ class _Read:
     samples: Samples
 
 
-def compare_runs(first: Path, second: Path, target: Path) -> Comparison:
+def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = False) -> Comparison:
     """Compare two runs and write the page; samples are matched by path, or by row without paths."""
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a .html file.")
+    read_by_it = [run / name for run in (first, second) for name in READ]
+    output = Output(target, overwrite=overwrite, inputs=read_by_it)
     read = [_Read(run, read_samples(run)) for run in map(read_run, (first, second))]
     rows = matched_rows(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
-    with write_errors(target):
-        write_comparison(target, comparison, _details(read[0].run))
+    with output.open() as part:
+        write_comparison(part, comparison, _details(read[0].run), target.parent)
     return comparison
 
 

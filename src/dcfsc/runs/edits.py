@@ -1,7 +1,7 @@
 """What people decide about a run's clusters: names, merging, splitting. Kept beside the run.
 
 ``edits.json`` lists the edits, command by command, and is written whole or not at all; the files
-of the fit stay as they are. A fit that replaces the run takes its edits away with it.
+of the fit stay as they are. A fit that replaces the run keeps its edits as ``edits.1.json``.
 
 Clusters keep their numbers: a merged cluster has the number of its first part, the second part of a
 split one the next number that was never used.
@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import write_json
+from dcfsc.journal import held
+from dcfsc.ownership import Output
 from dcfsc.report import Details, read_details
 
 from .classes import matched_classes
 from .folder import Run, read_run
-from .life import DETAILS, EDITS, alone_in, write_errors
+from .life import DETAILS, EDITS
+from .outputs import adopt_held
 
 FORMAT = 1
 LONGEST_NAME = 80
@@ -182,7 +184,8 @@ def edit_run(
 ) -> Edits:
     """Edit a run's clusters, or undo the last edit; the edits that there are then."""
     read_run(folder)  # says in one line what is wrong with it
-    with alone_in(folder):
+    with held(folder):
+        adopt_held(folder)
         run = read_run(folder)
         before = read_edits(run)
         edits = before.undone() if undo else before.extended(names, merges, splits)
@@ -190,8 +193,9 @@ def edit_run(
             read_details(folder / DETAILS)  # knows the halves
         if edits != before:
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
-            with write_errors(folder):
-                write_json(folder / EDITS, content)
+            own = Output(folder / EDITS, overwrite=True, own=folder, is_held=True)
+            with own.open() as part:
+                part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return edits
 
 

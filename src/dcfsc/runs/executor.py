@@ -28,7 +28,9 @@ from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.validation import check_n_clusters
+from dcfsc.journal import held
 from dcfsc.machine import resolve_device
+from dcfsc.ownership import check_place
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 from dcfsc.stages import stage
 
@@ -75,6 +77,7 @@ def execute_each(
     for K in sorted(set(counts), reverse=True):
         folder = life.default_folder(f"{request.name}-k{K}")
         folder = folder if request.out is None else request.out / f"k{K}"
+        check_place(folder, inputs=sources(request), own=folder)
         life.check_free(folder, resume=False, overwrite=request.overwrite)
         requests[K] = replace(request.with_options(n_clusters=K), out=folder)
     runs: dict[int, Run] = {}
@@ -140,7 +143,7 @@ class OneProcess:
         fresh = self._overwrites and not self._resumes
         room = room_for(data, request.method, job.transformer)
         record["room_bytes"] = room
-        with life.reserved(folder, room), life.alone_in(folder):
+        with life.reserved(folder, room), held(folder):
             self._check_folder(folder, estimator)  # another run may have ended there just now
             if started is not None:
                 started(record)
@@ -163,6 +166,7 @@ class OneProcess:
         return job, record
 
     def _check_folder(self, folder: Path, estimator: Any) -> None:
+        check_place(folder, inputs=sources(self.request), own=folder)
         life.check_free(folder, resume=self._resumes, overwrite=self._overwrites)
         if not self._overwrites:
             checkpoint.check_method(folder, self.request.method, estimator)
@@ -284,6 +288,11 @@ class ManyProcesses(OneProcess):
             raise InputError(
                 f"--dist-timeout must be a positive number of seconds; got {self.timeout:g}."
             )
+
+
+def sources(request: RunRequest) -> set[Path]:
+    """The files and folders that a run reads."""
+    return {*request.inputs, *(Path(path).absolute().parent for path in request.data.paths or ())}
 
 
 def _restarted() -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.files import atomic_folder, atomic_path
+from dcfsc.files import is_part, write_errors
+from dcfsc.journal import EXPORT, filling, held, kind_of
+from dcfsc.ownership import check_place
 from dcfsc.report import Details, read_details
 from dcfsc.stages import stage
 
 from .edits import Edits, edited_details, read_edits
 from .folder import Run, read_columns, read_run
-from .life import CSV, DETAILS, PARQUET, reserved, write_errors
+from .life import CSV, DETAILS, PARQUET, READ, reserved
+from .outputs import output_of
 from .tables import certainty_columns, formula_removed, no_formula, write_table
 
 KINDS = ("folders", "csv", "parquet")
@@ -64,14 +67,14 @@ def export_run(
         target = out or folder.absolute().with_name(f"{folder.absolute().name}-clusters")
     else:
         target = out or folder / place[to]
-        if target.is_dir():
-            raise InputError(f"{target} is a folder; give the name of a .{to} file.")
+        output = output_of(folder, target, overwrite=overwrite)
     samples = read_samples(run, need_details=to == "parquet")
     stage("writing %s", target)
     if to == "folders":
-        write_folders(target, samples, copy=copy, overwrite=overwrite)
+        read = [run.folder / name for name in READ]
+        write_folders(target, samples, copy=copy, overwrite=overwrite, own=run.folder, inputs=read)
         return target
-    with reserved(target.parent), write_errors(target), atomic_path(target) as part:
+    with reserved(target.parent), output.open() as part:
         (write_csv if to == "csv" else write_parquet)(part, samples)
     return target
 
@@ -116,19 +119,28 @@ def write_csv(path: Path, samples: Samples) -> None:
 # Folders --------------------------------------------------------------------------------------
 
 
-def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool) -> None:
-    """A folder for each cluster, with links to its files, or copies; all of it or nothing."""
+def write_folders(
+    target: Path,
+    samples: Samples,
+    *,
+    copy: bool,
+    overwrite: bool,
+    own: Path | None = None,
+    inputs: Sequence[Path] = (),
+) -> None:
+    """A folder for each cluster, with links to its files, or copies; all of it or nothing.
+
+    Of an earlier export what somebody changed, added or took out stays as it is.
+    """
     if samples.paths is None:
         raise InputError(
             "the samples of this run did not come from files of their own; export to csv or "
             "parquet."
         )
-    if target.exists() and not overwrite:
-        raise InputError(
-            f"{target} exists; add --overwrite to replace it, or choose another folder with --out."
-        )
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is a file; choose a folder with --out.")
+    target = target.resolve()
+    from_folders = {Path(path).absolute().parent for path in samples.paths}
+    check_place(target, inputs=[*inputs, *from_folders], own=own)
+    _check_export(target, overwrite)
     missing = [path for path in samples.paths if not os.path.isfile(path)]
     if missing:
         raise InputError(
@@ -137,7 +149,8 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
         )
     titles = folder_names(samples.edits)
     try:
-        with write_errors(target), atomic_folder(target, replace=overwrite) as part:
+        with reserved(target), held(target), filling(target, EXPORT) as part, write_errors(target):
+            _check_export(target, overwrite)  # another one may have ended there just now
             for cluster in samples.edits.clusters:
                 (part / titles[cluster]).mkdir()
             for place, path in _places(samples, titles):
@@ -149,6 +162,23 @@ def write_folders(target: Path, samples: Samples, *, copy: bool, overwrite: bool
         if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
             raise InputError(f"{error} If links cannot be made, add --copy.") from error
         raise
+
+
+def _check_export(target: Path, overwrite: bool) -> None:
+    """Refuse a folder that is somebody's, and an earlier export unless it may be replaced."""
+    if os.path.lexists(target) and not target.is_dir():
+        raise InputError(f"{target} is a file; choose a folder with --out.")
+    names = [n for n in os.listdir(target) if not is_part(n)] if target.is_dir() else []
+    if names and kind_of(target) != EXPORT:
+        raise InputError(
+            f"{target} has files in it that no export of dcfsc is known to have made; choose a new "
+            "or empty folder with --out."
+        )
+    if names and not overwrite:
+        raise InputError(
+            f"{target} holds an earlier export; add --overwrite to renew it (what you changed, "
+            "added or took out stays so), or choose another folder with --out."
+        )
 
 
 def folder_names(edits: Edits) -> dict[int, str]:

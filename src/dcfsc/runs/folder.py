@@ -20,8 +20,9 @@ import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
+from dcfsc.journal import LIST, RECORD, settle
 
-from .life import CHECKPOINT, LABELS, MODEL, RECORD, files_named, settle
+from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
@@ -45,12 +46,12 @@ def read_run(run: str | os.PathLike[str]) -> Run:
         )
     settle(folder)
     if not (folder / RECORD).is_file():
-        if (folder / CHECKPOINT).exists():
+        if is_checkpoint(folder / CHECKPOINT):
             raise InputError(
                 f"the run {folder} was interrupted while it trained; repeat its 'dcfsc fit' with "
                 f"--out {folder} --resume."
             )
-        if (folder / MODEL).exists() and (folder / LABELS).exists():
+        if (folder / LIST).is_file():
             raise InputError(f"the run {folder} has lost its {RECORD}; {AGAIN}.")
         raise InputError(f"{folder} is not the folder of a run: it has no {RECORD}.")
     record = _read_record(folder / RECORD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +13,44 @@ from sklearn.pipeline import make_pipeline
 from dcfsc.datasets import Dataset, check_finite
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
-from dcfsc.files import atomic_path
 from dcfsc.machine import resolve_device
 from dcfsc.report import read_details
 
 from .edits import Edits, read_edits
 from .folder import Run, read_run
-from .life import DETAILS, FEATURES, MODEL, PREDICTIONS, reserved, write_errors
+from .life import DETAILS, FEATURES, MODEL, PREDICTIONS, reserved
+from .outputs import numbered_output, output_of
 from .tables import Columns, certainty_columns, no_formula, write_labels
 
 
 def predict_run(
-    run: str | os.PathLike[str], data: Dataset, out: Path | None = None, *, device: str = "auto"
-) -> np.ndarray:
-    """Label ``data`` (n, ...) with a run's model; write and return the labels (n,).
+    run: str | os.PathLike[str],
+    data: Dataset,
+    out: Path | None = None,
+    *,
+    device: str = "auto",
+    overwrite: bool = False,
+    inputs: Sequence[Path] = (),
+) -> tuple[np.ndarray, Path]:
+    """Label ``data`` (n, ...) with a run's model; the labels (n,), and the file that has them.
 
     Clusters are as edited: merged, split and named (:mod:`dcfsc.runs.edits`).
-    ``out`` is the file to write, by default ``predictions.csv`` in the run's folder.
+    ``out`` is the file to write, by default the first of ``predictions.csv``,
+    ``predictions-2.csv``, ... that is free in the run's folder. ``inputs`` are the files that the
+    data come from, which are never written to.
     """
     saved = read_run(run)
     _check_model(saved)
     check_finite(data.X, data.name)
     resolve_device(device)
-    target = Path(out) if out is not None else saved.folder / PREDICTIONS
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a .csv file.")
+    if out is None:
+        output = numbered_output(saved.folder, saved.folder / PREDICTIONS)
+    else:
+        output = output_of(saved.folder, Path(out), overwrite=overwrite, inputs=inputs)
     edits = read_edits(saved)
     parts = read_details(saved.folder / DETAILS).parts if edits.has_splits else None
     transformer, model = _models(saved, device)
-    with reserved(target.parent):
+    with reserved(output.target.parent):
         X = data.X
         if transformer is not None:
             X = transformer.transform(X)
@@ -48,9 +58,9 @@ def predict_run(
         if edits.commands:
             p = edited_probabilities(p, edits, _second_shares(model, X, parts))
         labels, more = _predicted(p, edits)
-        with write_errors(target), atomic_path(target) as part:
+        with output.open() as part:
             write_labels(part, data, labels, more)
-    return labels
+    return labels, output.target
 
 
 def load(path: str | os.PathLike[str], device: Any = None) -> Any:

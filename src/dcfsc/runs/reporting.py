@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
+from dcfsc.errors import InputError
+from dcfsc.ownership import Output
 from dcfsc.report import Details, read_details, write_report
 
 from .edits import edited_details, read_edits
 from .folder import Run, read_run
-from .life import DETAILS, REPORT, write_errors
+from .life import DETAILS, REPORT
+from .outputs import output_of
 
 
-def draw(run: Run, target: Path, details: Details | None = None) -> None:
-    """Write the page of a run to ``target``, from its saved files or from other ``details``."""
+def draw(run: Run, output: Output, details: Details | None = None) -> None:
+    """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
-    found = read_details(run.folder / DETAILS) if details is None else details
-    with write_errors(target):
-        write_report(target, run.record, edited_details(found, edits), edits.clusters, edits.names)
+    found = edited_details(
+        read_details(run.folder / DETAILS) if details is None else details, edits
+    )
+    with output.open() as part:
+        base = output.target.absolute().parent
+        write_report(part, run.record, found, edits.clusters, edits.names, base)
+
+
+def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:
+    """Where the page of a run goes: to ``target``, or in place of the run's own page."""
+    return output_of(run.folder, target or run.folder / REPORT, asks=target is not None, **options)
 
 
 def redraw(folder: Path) -> None:
     """Draw the run's own page again, where it has one."""
     run = read_run(folder)
     if (run.folder / DETAILS).is_file() and (run.folder / REPORT).is_file():
-        draw(run, run.folder / REPORT)
+        try:
+            page = page_of(run)
+        except InputError as error:  # a page that somebody changed is theirs
+            warnings.warn(f"the page was not drawn again: {error}", UserWarning, stacklevel=2)
+        else:
+            draw(run, page)

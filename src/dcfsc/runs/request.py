@@ -44,6 +44,8 @@ class RunRequest:
         Whether the method may show a progress bar.
     timeout : float or None
         Seconds that a process of torchrun waits for another one, 600 unless given.
+    inputs : tuple of Path
+        The files and folders that the data come from, which are never written to.
     command : str or None
         The command line, for the record.
     """
@@ -58,6 +60,7 @@ class RunRequest:
     report: bool = True
     progress: bool = True
     timeout: float | None = None
+    inputs: tuple[Path, ...] = ()
     command: str | None = None
     given: Mapping[str, Any] = field(init=False, repr=False)
 

@@ -4,39 +4,71 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from dcfsc.datasets import Dataset
-from dcfsc.files import atomic_path, write_text
+from dcfsc.journal import RECORD, RUN, filling
+from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
 
 from .details import describe_details
-from .life import DETAILS, FEATURES, LABELS, MODEL, RECORD, REPORT, staged
+from .life import (
+    CHECKPOINT,
+    DETAILS,
+    EDITS,
+    FEATURES,
+    LABELS,
+    MODEL,
+    REPLACED,
+    REPORT,
+    is_checkpoint,
+)
+from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
 
 
 def write_run(
     folder: Path, record: dict[str, Any], data: Dataset, estimator: Any, transformer: Any = None
 ) -> None:
-    """All files, or none of them: an earlier run in the folder is whole until this one is."""
-    with staged(folder) as place:
-        with atomic_path(place / LABELS) as part:
-            sure = certainty_columns(estimator.confidence_, estimator.next_best_)
-            write_labels(part, data, estimator.labels_, sure)
+    """All files, or none of them: an earlier run in the folder is whole until this one is.
+
+    Its predictions and exports stay; its edits are kept as ``edits.1.json``. The caller holds the
+    folder.
+    """
+    adopt_held(folder)
+    spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
+    kept = _kept_edits(folder)
+    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:
+        sure = certainty_columns(estimator.confidence_, estimator.next_best_)
+        write_labels(place / LABELS, data, estimator.labels_, sure)
         if record["model"]:
-            estimator.save(place / MODEL)
+            estimator.write_model(place / MODEL)
         if transformer is not None:
-            transformer.save(place / FEATURES)
-        write_text(place / RECORD, json.dumps(record, indent=2, allow_nan=False) + "\n")
+            transformer.write_model(place / FEATURES)
+        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+        (place / RECORD).write_text(text, encoding="utf-8")
+    for name in kept.values():
+        warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
+
+
+def _kept_edits(folder: Path) -> dict[str, str]:
+    if not (folder / EDITS).is_file():
+        return {}
+    free = (f"edits.{i}.json" for i in count(1))
+    return {EDITS: next(name for name in free if not (folder / name).exists())}
 
 
 def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: Any) -> None:
     """Write ``details.npz`` and ``report.html`` beside a finished run, or say why not."""
     try:
         details = describe_details(estimator, data)
-        write_details(folder / DETAILS, details)
-        write_report(folder / REPORT, record, details)
+        with _own(folder, DETAILS) as part:
+            write_details(part, details)
+        with _own(folder, REPORT) as part:
+            write_report(part, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
         reason = str(error).strip().splitlines()
         warnings.warn(
@@ -45,3 +77,8 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _own(folder: Path, name: str) -> AbstractContextManager[Path]:
+    """A file of the run, by who holds its folder."""
+    return Output(folder / name, overwrite=True, own=folder, is_held=True).open()
