@@ -56,7 +56,6 @@ _ROOMS = (
     "distributed",
     "errors",
     "estimators",
-    "experiments",
     "features",
     "metrics",
     "neighbours",

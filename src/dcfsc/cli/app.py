@@ -11,14 +11,12 @@ import typer
 from dcfsc._version import __version__
 from dcfsc.cli import (
     compare,
-    datasets,
     doctor,
     export,
     fit,
     name,
     predict,
     report,
-    reproduce,
     suggest,
 )
 from dcfsc.cli.errors import Command, CommandLine
@@ -64,8 +62,6 @@ for command in (
     name.name,
     compare.compare,
     export.export,
-    reproduce.reproduce,
-    datasets.datasets,
     doctor.doctor,
 ):
     app.command(cls=Command)(command)

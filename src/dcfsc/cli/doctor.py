@@ -36,17 +36,6 @@ def machine_facts() -> Facts:
     ]
 
 
-def data_facts() -> Facts:
-    from dcfsc.datasets import data_root, describe
-
-    root = data_root()
-    present = [info.name for info in describe() if info.present]
-    return [
-        ("data root", f"{root}{'' if root.is_dir() else ' (not there yet)'}"),
-        ("datasets here", ", ".join(present)),
-    ]
-
-
 def self_check() -> Facts:
     """Three subspaces that cannot be confused, and the two forms of the closed form on them."""
     import torch
@@ -75,7 +64,6 @@ def self_check() -> Facts:
 CHECKS: dict[str, Callable[[], Facts]] = {
     "versions": installed_versions,
     "machine": machine_facts,
-    "data": data_facts,
     "self-check": self_check,
 }
 

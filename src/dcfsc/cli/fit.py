@@ -154,7 +154,7 @@ def fit(
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="NAME|PATH", help="Initial weights of the network.")
+        str | None, typer.Option(metavar="FILE", help="Initial weights of the network.")
     ] = None,
     network: Annotated[
         str | None,

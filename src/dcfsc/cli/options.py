@@ -21,7 +21,7 @@ DataArgument = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A folder of images (sub-folders are labels), a .csv, .tsv, .parquet, .npy, .npz or "
-        ".mat file, or the name of a dataset (see 'dcfsc datasets').",
+        ".mat file, or digits or synthetic, which need no file.",
         show_default=False,
     ),
 ]

@@ -42,7 +42,7 @@ def suggest_k(
         float | None, typer.Option(metavar="M", help="Expected dimension of each subspace.")
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="NAME|PATH", help="Weights of the auto-encoder.")
+        str | None, typer.Option(metavar="FILE", help="Weights of the auto-encoder.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")] = 0,
     device: DeviceOption = "auto",

@@ -19,7 +19,6 @@ WATCHED = {
     "export",
     "compare",
     "name",
-    "reproduce",
     "doctor",
 }
 

@@ -91,22 +91,6 @@ class Dataset:
         return f"Dataset({self.name!r}, {shape} {self.X.dtype}, {classes})"
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
-    """One line of ``dcfsc datasets``: what a registered dataset is, and whether it is here."""
-
-    name: str
-    n: int | None
-    shape: tuple[int, ...] | None
-    classes: int | None
-    source: str
-    licence: str
-    files: tuple[str, ...]
-    present: bool
-    location: str | None
-    downloadable: bool
-
-
 def encode_labels(values: Any, source: str | Path) -> tuple[np.ndarray, list[str] | None]:
     """Labels as written -> (y int64 from 0, their names).
 

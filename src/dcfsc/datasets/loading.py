@@ -1,4 +1,4 @@
-"""``load``: a dataset by its name or its path."""
+"""``load``: samples from a path, or a small set by its name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dcfsc.datasets import arrays, folders, images, parquet, tables
-from dcfsc.datasets.catalogue import ENTRIES, load_digits, names
 from dcfsc.datasets.dataset import Dataset, encode_labels
-from dcfsc.datasets.motions import HOPKINS155, load_sequence
 from dcfsc.datasets.subspaces import synthetic
 from dcfsc.errors import InputError, unknown_name
 
@@ -22,6 +22,17 @@ FILES: dict[str, Callable[..., Dataset]] = {
     ".tsv": tables.load_csv,
     ".parquet": parquet.load_parquet,
 }
+
+
+def load_digits() -> Dataset:
+    """scikit-learn's handwritten digits, (1797, 8, 8) uint8 from 0 to 16; no file needed."""
+    from sklearn.datasets import load_digits as sklearn_digits
+
+    bunch = sklearn_digits()
+    return Dataset("digits", bunch.images.astype(np.uint8), bunch.target.astype(np.int64))
+
+
+NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
 KINDS = ".npy, .npz, .mat, .csv, .tsv, .parquet or a folder of images"
 
 
@@ -35,7 +46,7 @@ def load(
     reading: images.Reading | None = None,
     **options: Any,
 ) -> Dataset:
-    """Load a dataset by its registered name or from a file or a folder of images.
+    """Load samples from a file or a folder of images, or a small set by its name.
 
     Samples of more than 1 GiB in an .npy, .npz or .parquet file or a folder of images are not
     read: X is then a :class:`Streamed`, whose slices are read from disk when they are used. Images
@@ -44,9 +55,8 @@ def load(
     Parameters
     ----------
     spec : str or Path
-        One of ``names()``, or a path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of
-        images. A name goes before a file of that name: write ./orl for a folder orl. Hopkins-155
-        is loaded by the sequence, as in "hopkins155/cars1".
+        A path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of images, "digits" or
+        "synthetic". A name goes before a file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
@@ -64,15 +74,12 @@ def load(
     reading : Reading, optional
         Read a folder of images in just this way, each file when it is used; for encoders.
     **options
-        For "synthetic" the parameters of :func:`synthetic`; for the sets kept in files
-        ``download=False`` to stay off the network; for .npz and .mat ``key``, the array of the
-        samples; for tables ``header`` (bool).
+        For "synthetic" the parameters of :func:`synthetic`; for .npz and .mat ``key``, the array of
+        the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
     try:
-        if isinstance(spec, str) and spec.startswith(f"{HOPKINS155.name}/"):
-            data = _load_sequence(spec, labels, size, options)
-        elif isinstance(spec, str) and spec in names():
+        if isinstance(spec, str) and spec in NAMED:
             data = _load_named(spec, labels, size, reading, options)
         else:
             folder = {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
@@ -92,12 +99,7 @@ def _load_named(
 ) -> Dataset:
     if labels not in (None, arrays.NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
-    if name in ENTRIES:
-        data = _call(ENTRIES[name].load, name, options)
-    else:
-        options.pop("download", None)  # these two need no file, so there is nothing to forbid
-        data = _call(synthetic if name == "synthetic" else load_digits, name, options)
-    return _resized(data, size, reading, name)
+    return _resized(_call(NAMED[name], name, options), size, reading, name)
 
 
 def _resized(
@@ -111,15 +113,6 @@ def _resized(
     return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
 
 
-def _load_sequence(
-    spec: str, labels: str | None, size: tuple[int, int] | None, options: dict[str, Any]
-) -> Dataset:
-    if labels not in (None, arrays.NO_LABELS) or size is not None:
-        raise InputError(f"{spec} has labels of its own and no images; leave labels and size out.")
-    options.pop("download", None)
-    return _call(load_sequence, spec, options, spec.partition("/")[2])
-
-
 def _load_path(
     path: Path,
     labels: str | None,
@@ -128,7 +121,7 @@ def _load_path(
 ) -> Dataset:
     if not path.exists():
         raise InputError(
-            f"{unknown_name('dataset', path, names())} No file or folder has that name either; a "
+            f"{unknown_name('dataset', path, NAMED)} No file or folder has that name either; a "
             f"path to {KINDS} works too."
         )
     label_file = _label_file(path, labels)
@@ -140,10 +133,7 @@ def _load_path(
         data = _call(arrays.load_npy, path, options, path)
     elif path.suffix.lower() in FILES:
         inside = arrays.NO_LABELS if label_file else labels
-        original = _original(path) if inside is None and not options else None
-        data = original or _call(
-            FILES[path.suffix.lower()], path, {"labels": inside, **options}, path
-        )
+        data = _call(FILES[path.suffix.lower()], path, {"labels": inside, **options}, path)
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
@@ -151,16 +141,6 @@ def _load_path(
         data = replace(data, y=y, label_names=label_names)
     data = replace(data, X=images.channels_first(data.X, str(path)))
     return _resized(data, folder["size"], folder["reading"], str(path))
-
-
-def _original(path: Path) -> Dataset | None:
-    """A dataset's original file is read as such: its layout says what guessing could not."""
-    for entry in ENTRIES.values():
-        for form in entry.forms:
-            if form.files.lower() == path.name.lower() and path.suffix.lower() == ".mat":
-                data = form.read(path)
-                return replace(data, notes=entry.notes(data))
-    return None
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:

@@ -87,8 +87,8 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     partners : int
         With views: the number of a sample's neighbours in the closed form whose views are made to
         agree with its own; 0 for none.
-    weights : None, a published set's name ("dsc_orl", "dsc_eyaleb", "dsc_coil100") or a path
-        Where to start; None pre-trains on X.
+    weights : None or a path
+        A .safetensors file of weights to start from; None pre-trains on X.
     pretrain_epochs : int or None
         Epochs of plain reconstruction before the layer is put in; None is 0 with ``weights``
         and 60 otherwise.

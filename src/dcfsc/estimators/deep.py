@@ -146,7 +146,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
 
     The first half of the paper's AE+SSC and AE+EDSC::
 
-        make_pipeline(AutoencoderFeatures(weights="dsc_eyaleb"), SSC(n_clusters=38))
+        make_pipeline(AutoencoderFeatures(weights="dsc_eyaleb.safetensors"), SSC(n_clusters=38))
 
     Parameters are those of :class:`DCFSC` that concern the network.
 

@@ -56,11 +56,9 @@ def weights_file(weights: Any) -> Path | None:
     if weights is None:
         return None
     path = Path(weights)
-    if path.suffix == ".safetensors" or path.exists():
-        if not path.is_file():
-            raise InputError(f"there is no weights file {path}.")
-        return path
-    return datasets.weights_path(str(weights).replace("-", "_"))
+    if not path.is_file():
+        raise InputError(f"there is no weights file {path}.")
+    return path
 
 
 def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> Any:

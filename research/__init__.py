@@ -1,0 +1,1 @@
+"""What reproduces the paper and what measures dcfsc. Not part of the wheel."""

@@ -1,0 +1,130 @@
+"""The commands of research: ``python -m research reproduce orl``, ``python -m research datasets``.
+
+They run in a checkout, from its top folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfsc.cli import output
+from dcfsc.cli.errors import Command, CommandLine
+from dcfsc.cli.options import DeviceOption, QuietOption
+from dcfsc.errors import InputError
+
+app = typer.Typer(
+    cls=CommandLine,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    pretty_exceptions_enable=False,
+    help="Compute the tables and figures of the paper, and find the data sets they need.",
+)
+
+
+@app.command(cls=Command)
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="eyaleb, orl, coil100, hopkins155, lambda, parameters, memory, views, or smoke (a "
+            "minute, no data).",
+        ),
+    ],
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these methods, separated by commas.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of seeds per cell.")
+    ] = None,
+    clusters: Annotated[
+        str | None, typer.Option(metavar="K,K", help="Only these numbers of people (eyaleb).")
+    ] = None,
+    datasets: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these datasets (views).")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")] = Path(
+        "results"
+    ),
+    device: DeviceOption = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run and how long it took last time.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of processes; they share the GPU.")
+    ] = 1,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Compute only part I of N, counted from 0.")
+    ] = "0/1",
+    quiet: QuietOption = False,
+) -> None:
+    """Compute a table or figure of the paper. A second call computes only what is missing."""
+    from dcfsc.files import write_errors
+    from research import experiments
+
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard.strip())
+    if match is None:
+        raise InputError(f"--shard takes I/N, as in 0/4; got {shard[:40]!r}.")
+    with write_errors(out):
+        experiments.reproduce(
+            experiment,
+            out=out,
+            methods=_names(methods),
+            datasets=_names(datasets),
+            trials=trials,
+            clusters=None if clusters is None else _whole_numbers("--clusters", clusters),
+            device=device,
+            dry_run=dry_run,
+            force=force,
+            shard=(int(match[1]), int(match[2])),
+            jobs=jobs,
+            report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+        )
+
+
+@app.command(cls=Command)
+def datasets() -> None:
+    """List the datasets that research knows by name."""
+    from research.data import data_root, describe
+
+    rows = []
+    for info in describe():
+        shape = "any" if info.shape is None else " x ".join(map(str, info.shape))
+        here = "yes" if info.present else "no"
+        how = info.location if info.present else "downloaded when first used"
+        if not info.present and not info.downloadable:
+            how = f"put {' or '.join(info.files)} under the data root"
+        number = "any" if info.n is None else f"{info.n:,}"
+        classes = "any" if info.classes is None else str(info.classes)
+        rows.append((info.name, number, shape, classes, here, how or ""))
+    output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
+    print(f"data root: {data_root()} (set it with DCFSC_DATA)")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    if not re.fullmatch(r"\s*-?[0-9]{1,9}\s*(,\s*-?[0-9]{1,9}\s*)*", text):
+        raise InputError(f"{option} takes whole numbers, as in 10,20; got {text[:40]!r}.")
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    # Threads that spin while they wait cost a multiple of the time where anything else runs.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    app(prog_name="python -m research")
+
+
+if __name__ == "__main__":
+    main()

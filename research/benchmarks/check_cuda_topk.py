@@ -1,0 +1,135 @@
+"""The neighbour scan on a GPU against float64: errors and times over many shapes, as JSON.
+
+    python -m research.benchmarks.check_cuda_topk --json results/benchmarks/cuda_topk.json
+
+For each case the fused kernel, the same filter by PyTorch's products and the plain float32 scan
+must return the k largest magnitudes of every sampled row: "excess" is by how much an entry left
+out exceeds the smallest one returned, in units of |q| max |y| (float32's rounding is about 1e-7),
+and must be below 1e-6. "bounds" compares the kernel's bounds with PyTorch's. The large cases are
+only timed and checked on a sample of rows.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from dcfsc.neighbours import half_filter
+from dcfsc.neighbours.exact import largest_inner_products
+from dcfsc.neighbours.half_filter import HalfFilter
+
+from .measure import finish, parser, timed
+
+ALLOWED = 1e-6
+SAMPLE = 256
+
+
+def rows(n: int, d: int, kind: str) -> Tensor:
+    g = torch.Generator("cuda").manual_seed(n + d)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=g, device="cuda")
+
+    if kind == "ties":
+        return normal(1, d) + 1e-5 * normal(n, d)
+    if kind == "duplicates":
+        return normal(max(1, n // 50), d).repeat(51, 1)[:n].contiguous()
+    if kind == "uneven":
+        return normal(n, d) * 10.0 ** (2 * normal(n, 1))
+    if kind == "zeros":
+        Y = normal(n, d)
+        Y[::3] = 0.0
+        return Y
+    m = min(6, d)
+    bases = torch.linalg.qr(normal(20, d, m)).Q  # (20, d, m)
+    Y = torch.empty(n, d, device="cuda")
+    for c in range(20):
+        x = normal(len(Y[c::20]), m) @ bases[c].T
+        scale = 0.1 * x.norm(dim=1, keepdim=True) / d**0.5
+        Y[c::20] = x + scale * normal(*x.shape)
+    return Y / Y.norm(dim=1, keepdim=True)
+
+
+def without_kernel() -> Any:
+    return mock.patch.object(half_filter, "_kernels", return_value=None)
+
+
+def excess(Y: Tensor, found: tuple[Tensor, Tensor]) -> float:
+    """By how much a column left out exceeds the k-th returned, over a sample of rows, float64."""
+    values, indices = found
+    n = len(Y)
+    sample = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:SAMPLE].cuda()
+    double = Y.double()
+    largest = float(torch.linalg.vector_norm(double, dim=1).max())
+    worst = 0.0
+    for part in sample.split(16):
+        exact = double[part] @ double.T
+        unit = double[part].norm(dim=1).clamp_min(1e-300) * largest
+        drift = (exact.gather(1, indices[part]) - values[part].double()).abs().amax(1) / unit
+        smallest = exact.gather(1, indices[part]).abs().amin(1)
+        exact.scatter_(1, part[:, None], 0.0)
+        exact.scatter_(1, indices[part], 0.0)
+        over = ((exact.abs().amax(1) - smallest) / unit).clamp_min(0.0)
+        worst = max(worst, float(torch.maximum(over, drift).max()))
+        assert (indices[part] != part[:, None]).all(), "a row found itself"
+        assert (indices[part].sort(1).values.diff(dim=1) > 0).all(), "a column twice"
+    return worst
+
+
+def bounds_gap(Y: Tensor) -> float | None:
+    """Largest difference between the kernel's bounds and PyTorch's; None without a kernel."""
+    if half_filter._kernels() is None:
+        return None
+    half = HalfFilter(Y)
+    own = torch.arange(min(300, len(Y)), device="cuda")
+    ours = half._bounds(Y[:300], own)[0]
+    with without_kernel():
+        theirs = half._bounds(Y[:300], own)[0]
+    return float((ours - theirs).abs().max())
+
+
+def case(n: int, d: int, kind: str, k: int, plain: bool) -> dict[str, Any]:
+    Y = rows(n, d, kind)
+    result: dict[str, Any] = {"N": n, "d": d, "rows": kind, "k": k, "bounds": bounds_gap(Y)}
+    scans = {"kernel": "half", "products": "half"} | ({"plain": "plain"} if plain else {})
+    for name, scan in scans.items():
+        run = partial(largest_inner_products, Y, Y, k, diagonal=0, scan=scan)  # type: ignore[arg-type]
+        with without_kernel() if name == "products" else nullcontext():
+            if n <= 200_000:
+                run()  # builds and loads kernels
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            seconds, found = timed(run)
+        worst = excess(Y, found)
+        result[name] = {
+            "seconds": seconds,
+            "excess": worst,
+            "right": worst <= ALLOWED,
+            "added_bytes": torch.cuda.max_memory_allocated() - before,
+        }
+    return result
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--largest", type=int, default=1_000_000, help="0: only the small cases")
+    args = options.parse_args()
+    figures: list[dict[str, Any]] = []
+    for n, d in ((1000, 3), (5003, 16), (20_000, 33), (20_000, 64), (9000, 130), (20_000, 500)):
+        for kind in ("subspaces", "ties", "duplicates", "uneven", "zeros"):
+            figures.append(case(n, d, kind, 5, plain=True))
+    for n, d in ((70_000, 500), (200_000, 64), (args.largest, 64)):
+        if n <= args.largest:
+            figures.append(case(n, d, "subspaces", 8, plain=n <= 200_000))
+    finish(args, "cuda_topk", {"kernel_error": half_filter._failed, "cases": figures})
+    scans = [c[s] for c in figures for s in ("kernel", "products", "plain") if s in c]
+    return 0 if all(s["right"] for s in scans) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

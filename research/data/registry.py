@@ -1,0 +1,206 @@
+"""The data folder, and how a registered dataset is found in it, read, or downloaded to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dcfsc.datasets import Dataset
+from dcfsc.datasets.streamed import cache_folder
+from dcfsc.errors import InputError, unknown_name
+
+from . import originals
+from .download import fetch
+
+WEIGHTS = ("dsc_orl", "dsc_eyaleb", "dsc_coil100")
+
+
+def data_root() -> Path:
+    """The folder of the data files: $DCFSC_DATA, else the user's cache folder."""
+    named = os.environ.get("DCFSC_DATA")
+    if named:
+        root = Path(named).expanduser()
+        if not root.is_dir():
+            raise InputError(
+                f"DCFSC_DATA is {named}, which is not a folder; create it or unset the variable."
+            )
+        return root
+    return cache_folder()
+
+
+def weights_path(name: str) -> Path:
+    """The file of published DSC auto-encoder weights ``name``, which must be in the data root."""
+    if name not in WEIGHTS:
+        raise unknown_name("weights", name, WEIGHTS)
+    path = data_root() / "weights" / f"{name}.safetensors"
+    if not path.is_file():
+        raise InputError(
+            f"no weights at {path}; convert the auto-encoder weights published with Deep Subspace "
+            "Clustering Networks to safetensors (encoder.I.weight, encoder.I.bias, "
+            "decoder.I.weight, decoder.I.bias in PyTorch order) and put them there."
+        )
+    return path
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One line of ``research datasets``: what a registered dataset is, and whether it is here."""
+
+    name: str
+    n: int | None
+    shape: tuple[int, ...] | None
+    classes: int | None
+    source: str
+    licence: str
+    files: tuple[str, ...]
+    present: bool
+    location: str | None
+    downloadable: bool
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file on the dataset's own site, with its checksum."""
+
+    url: str
+    checksum: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form in which a dataset is distributed: how to find it and how to read it."""
+
+    files: str
+    find: Callable[[Sequence[Path]], Any | None]
+    read: Callable[[Any], Dataset]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset kept in files."""
+
+    name: str
+    n: int | None
+    shape: tuple[int, ...] | None
+    classes: int | None
+    source: str
+    licence: str
+    folders: tuple[str, ...]
+    forms: tuple[Form, ...]
+    downloads: tuple[Download, ...] = ()
+    notes: Callable[[Dataset], str] = lambda data: data.notes
+
+    def locate(self, root: Path) -> tuple[Form, Any] | None:
+        """The first form that is present in the data root, and where."""
+        places = candidate_folders(root, self.folders)
+        for form in self.forms:
+            found = form.find(places)
+            if found is not None:
+                return form, found
+        return None
+
+    def load(self, download: bool = True) -> Dataset:
+        root = data_root()
+        found = self.locate(root)
+        if found is None and download and self.downloads:
+            self._download(root)
+            found = self.locate(root)
+        form, place = found or self.find()
+        data = form.read(place)
+        return replace(data, notes=self.notes(data))
+
+    def find(self) -> tuple[Form, Any]:
+        """The form that is present, and where; an error that says what to do if there is none."""
+        root = data_root()
+        found = self.locate(root)
+        if found is None:
+            raise InputError(f"{self.name} is not in {root}: {self._remedy()}")
+        return found
+
+    def _download(self, root: Path) -> None:
+        try:
+            for file in self.downloads:
+                fetch(file.url, file.checksum, root / self.name / file.file)
+        except InputError as error:
+            raise InputError(
+                f"{self.name} is not in {root}, and {error} Otherwise {self._remedy()}"
+            ) from None
+
+    def _remedy(self) -> str:
+        return (
+            f"put one of {', '.join(self.files)} there (from {self.source}), or point DCFSC_DATA "
+            "at the folder that holds it."
+        )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(form.files for form in self.forms)
+
+    def describe(self, root: Path) -> DatasetInfo:
+        found = self.locate(root)
+        place = found and (found[1] if isinstance(found[1], Path) else found[1][0][0])
+        return DatasetInfo(
+            name=self.name,
+            n=self.n,
+            shape=self.shape,
+            classes=self.classes,
+            source=self.source,
+            licence=self.licence,
+            files=self.files,
+            present=found is not None,
+            location=str(place) if place else None,
+            downloadable=bool(self.downloads),
+        )
+
+
+def candidate_folders(root: Path, names: Iterable[str]) -> list[Path]:
+    """The data root, and in it the sub-folders with one of the names, up to two levels down."""
+    wanted = {name.lower() for name in names}
+    first = _sub_folders(root, wanted)
+    return [root, *first, *(deeper for sub in first for deeper in _sub_folders(sub, wanted))]
+
+
+def _sub_folders(place: Path, wanted: set[str]) -> list[Path]:
+    if not place.is_dir():
+        return []
+    return sorted(p for p in place.iterdir() if p.name.lower() in wanted and p.is_dir())
+
+
+def file_named(*names: str) -> Callable[[Sequence[Path]], Path | None]:
+    """Look for a file with one of the names, whatever their case."""
+    wanted = {name.lower() for name in names}
+
+    def find(places: Sequence[Path]) -> Path | None:
+        for place in places:
+            if place.is_dir():
+                for path in sorted(place.iterdir()):
+                    if path.name.lower() in wanted and path.is_file():
+                        return path
+        return None
+
+    return find
+
+
+def tree_of(tree: originals.Tree) -> Callable[[Sequence[Path]], Path | None]:
+    def find(places: Sequence[Path]) -> Path | None:
+        return next((p for p in places if p.is_dir() and tree.in_folder(p)), None)
+
+    return find
+
+
+def idx_pairs(places: Sequence[Path]) -> tuple[tuple[Path, Path], ...] | None:
+    """MNIST's four files, under the names that are in use: '.' for '-', compressed or not."""
+    pairs = []
+    for part in ("train", "t10k"):
+        pair = []
+        for kind, ndim in (("images", 3), ("labels", 1)):
+            stems = [f"{part}-{kind}{dot}idx{ndim}-ubyte" for dot in "-."]
+            pair.append(file_named(*stems, *(f"{stem}.gz" for stem in stems))(places))
+        if pair[0] is None or pair[1] is None:
+            return None
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)

@@ -1,0 +1,294 @@
+"""The methods of the tables: settings of their authors, and which were chosen with the labels.
+
+The shallow methods keep on every dataset the values that their authors published for Extended
+Yale B. Three settings are not theirs but were picked here by the error on a few windows of ten
+people: LRR's pixel scale, LRSC's tau, and the scale of AE+EDSC's latents. ``chosen_with_labels``
+names the settings that somebody, the authors or we, chose by looking at the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from dcfsc import estimators
+from dcfsc.errors import unknown_name
+from dcfsc.self_expression import squared_singular_values
+
+from .cells import Problem
+from .protocols import (
+    PROTOCOLS,
+    Features,
+    Options,
+    Task,
+    images,
+    located,
+    pixels,
+    published_latents,
+    published_latents_at_pixel_energy,
+    untrained_latents,
+)
+
+LRSC_RATIO = 100.0
+RELATIVE_LAM = 1e-2  # of the references: lam over the mean squared row norm
+POST_PROCESSING = ("share", "dim", "power")  # of the DSC affinity
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the tables.
+
+    ``seed_free``: the coefficients do not depend on the seed, only the spectral step does.
+    ``start`` names the reference on the latents where the method's network starts.
+    """
+
+    name: str
+    title: str
+    build: Callable[[Task, np.ndarray], Any]
+    features: Features
+    affinity: Callable[[Problem], Any]
+    assign: str | None = "kmeans"  # None: as the dataset's protocol has it
+    seed_free: bool = True
+    reference: bool = False
+    start: Callable[[str], str | None] = lambda dataset: None
+    chosen_with_labels: tuple[str, ...] = ()
+
+    def assignment(self, dataset: str) -> str:
+        """How labels are read from the embedding."""
+        return self.assign or PROTOCOLS[dataset].assign
+
+
+def _common(task: Task, affinity: Any, assign: str = "kmeans") -> Options:
+    return {
+        "affinity": affinity,
+        "assign": assign,
+        "device": task.device,
+        "random_state": task.seed,
+    }
+
+
+def _protocol_affinity(problem: Problem) -> str:
+    return PROTOCOLS[problem.dataset].affinity
+
+
+def _quiet(task: Task, affinity: str) -> Options:
+    return {**_common(task, affinity, task.protocol.assign), "verbose": False}
+
+
+def build_dcfsc(task: Task, X: np.ndarray) -> Any:
+    options = located(task.protocol.dcfsc(task.K))
+    if task.lam is not None:
+        options["lam"] = task.lam
+    return estimators.DCFSC(task.K, **options, **_quiet(task, task.protocol.affinity))
+
+
+def build_fast_dcfsc(task: Task, X: np.ndarray) -> Any:
+    """DCFSC with the network in bfloat16 where there is a GPU; the layer stays accurate."""
+    precision = "bfloat16" if task.device.type == "cuda" else "float32"
+    return build_dcfsc(task, X).set_params(precision=precision)
+
+
+def build_dsc(task: Task, X: np.ndarray) -> Any:
+    common = _quiet(task, task.protocol.dsc_affinity)
+    return estimators.DSC(task.K, **located(task.protocol.dsc(task.K)), **common)
+
+
+def build_reference(task: Task, Z: np.ndarray) -> Any:
+    """The closed form through the dataset's protocol, lam relative to the features' scale."""
+    lam = RELATIVE_LAM * float(np.square(Z, dtype=np.float64).sum(axis=1).mean())
+    return estimators.ClosedFormSubspaceClustering(
+        task.K,
+        lam=lam,
+        normalize=False,
+        **_common(task, task.protocol.affinity, task.protocol.assign),
+    )
+
+
+def build_closed_form(task: Task, Z: np.ndarray) -> Any:
+    """The library's own defaults: nothing chosen for the dataset."""
+    return estimators.ClosedFormSubspaceClustering(
+        task.K, device=task.device, random_state=task.seed
+    )
+
+
+def build_lrsc(task: Task, Z: np.ndarray) -> Any:
+    # tau = 100 / |Z|_2^2 keeps singular values above 0.3 s_1, too few of a face set's: 87% error on
+    # windows 0, 10, 20 of ten people. Of 1e2 ... 1e6 over |Z|_2^2 the factor 1e4 comes closest to
+    # the printed 30.95 (38, 25 and 23% there), so it is a choice by labels.
+    squares = squared_singular_values(torch.from_numpy(Z).to(task.device))
+    tau = LRSC_RATIO**2 / max(float(squares.max()), 1e-300)
+    return estimators.LRSC(task.K, tau=tau, alpha=0.5 * tau, **_common(task, "symmetric"))
+
+
+def _published_or_untrained(dataset: str) -> str:
+    """The reference on the latents where DCFSC starts."""
+    return "start" if PROTOCOLS[dataset].dcfsc(2)["weights"] else "start-untrained"
+
+
+def _published(dataset: str) -> str | None:
+    return "start" if PROTOCOLS[dataset].published else None
+
+
+def _shallow(
+    name: str,
+    title: str,
+    estimator: Callable[..., Any],
+    affinity: str,
+    chosen_with_labels: tuple[str, ...],
+    **settings: Any,
+) -> Method:
+    """A method on pixels with its authors' settings."""
+
+    def build(task: Task, Z: np.ndarray) -> Any:
+        return estimator(task.K, **settings, **_common(task, affinity))
+
+    chosen = chosen_with_labels
+    return Method(name, title, build, pixels, lambda problem: affinity, chosen_with_labels=chosen)
+
+
+def _reference(name: str, title: str, features: Features, seed_free: bool = True) -> Method:
+    return Method(
+        name,
+        f"closed form on {title}",
+        build_reference,
+        features,
+        _protocol_affinity,
+        assign=None,
+        seed_free=seed_free,
+        reference=True,
+        chosen_with_labels=POST_PROCESSING,
+    )
+
+
+_SSC = _shallow(
+    "ssc",
+    "SSC",
+    estimators.SSC,
+    "symmetric",
+    ("alpha",),
+    alpha=20.0,
+    outliers=True,
+    affine=False,
+)
+_DCFSC = Method(
+    "dcfsc",
+    "DCFSC",
+    build_dcfsc,
+    images,
+    _protocol_affinity,
+    assign=None,
+    seed_free=False,
+    start=_published_or_untrained,
+    chosen_with_labels=("lam", "steps", *POST_PROCESSING),
+)
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        # The authors' scheme stops short of the optimum, which belongs to their numbers. Pixels
+        # from 0 to 1: of the three scales tried with lam = 0.18 the only one that clusters at all
+        # (windows 0, 10, 20 of ten people: 4 to 15% error; unit rows 61 to 68%, pixels to 255 80
+        # to 83%).
+        _shallow(
+            "lrr",
+            "LRR",
+            estimators.LRR,
+            "lrr",
+            ("lam", "scale", "power"),
+            lam=0.18,
+            solver="alm",
+            scale="max",
+        ),
+        Method(
+            "lrsc",
+            "LRSC",
+            build_lrsc,
+            pixels,
+            lambda problem: "symmetric",
+            chosen_with_labels=("tau", "alpha"),
+        ),
+        _SSC,
+        replace(_SSC, name="ae+ssc", title="AE+SSC", features=published_latents, start=_published),
+        _shallow(
+            "kssc",
+            "KSSC",
+            estimators.KernelSSC,
+            "symmetric",
+            ("kernel", "alpha"),
+            kernel="polynomial",
+            degree=2,
+            coef0=1.0,
+            alpha=20.0,
+            scale="unit",
+        ),
+        _shallow(
+            "ssc-omp",
+            "SSC-OMP",
+            estimators.SSCOMP,
+            "magnitude",
+            ("n_nonzero",),
+            n_nonzero=5,
+            tol=1e-6,
+            scale="unit",
+        ),
+        _shallow(
+            "edsc",
+            "EDSC",
+            estimators.EDSC,
+            "edsc",
+            ("l1", "l2", "dim", "power"),
+            l1=0.06,
+            l2=0.01,
+            outliers=True,
+            scale="max",
+        ),
+        replace(
+            _shallow(
+                "ae+edsc",
+                "AE+EDSC",
+                estimators.EDSC,
+                "edsc",
+                ("l1", "l2", "scale", "dim", "power"),
+                l1=0.06,
+                l2=0.01,
+                outliers=True,
+                scale="none",
+            ),
+            features=published_latents_at_pixel_energy,
+            start=_published,
+        ),
+        replace(
+            _DCFSC,
+            name="dsc",
+            title="DSC",
+            build=build_dsc,
+            affinity=lambda problem: PROTOCOLS[problem.dataset].dsc_affinity,
+            start=_published,
+            chosen_with_labels=("self_expression_weight", "steps", *POST_PROCESSING),
+        ),
+        _DCFSC,
+        replace(
+            _DCFSC, name="dcfsc-fast", title="DCFSC, network in bfloat16", build=build_fast_dcfsc
+        ),
+        Method(
+            "closed-form",
+            "closed form, library defaults",
+            build_closed_form,
+            pixels,
+            lambda problem: "topk",
+        ),
+        _reference("raw", "raw pixels", pixels),
+        _reference("start", "the published latents", published_latents),
+        _reference("start-untrained", "the untrained latents", untrained_latents, seed_free=False),
+    )
+}
+
+
+def get_method(name: str) -> Method:
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]

@@ -1,0 +1,187 @@
+"""Peak memory and seconds of one full-batch training step, each measured in a fresh process.
+
+Ways to train: DSC (the coefficients are N^2 parameters); DCFSC with the paper's listing (an
+explicit N x N inverse at each step, PyTorch's own convolutions); and DCFSC with the feature form
+(nothing is N x N): as it is, with the network compiled and in bfloat16, and with the activations
+of ``LOW_MEMORY_CHUNK`` samples at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcfsc.estimators.network_choice import initial_network, network_input
+from dcfsc.machine import PeakMemory, machine, resolve_device, versions
+from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
+from research import data as datasets
+
+from .cells import Cell, Problem, Record
+from .pipeline import Session, select
+from .protocols import PROTOCOLS, located
+
+MOST_STEPS = 5
+LOW_MEMORY_CHUNK = 512
+ENOUGH_SECONDS = 60.0
+Steps = Callable[[Any, Tensor, int, History], None]
+
+
+# The paper's listing, kept as the peer to measure against -------------------------------------
+
+
+def compute_p(encoded: Tensor, lam: float) -> Tensor:
+    """P = (Z Z' + lam I)^-1, (N, N), in the precision of Z as the listing has it."""
+    gram = encoded @ encoded.mT
+    gram.diagonal().add_(lam)
+    return torch.linalg.inv(gram)
+
+
+def compute_b(P: Tensor) -> Tensor:
+    """B_ij = -P_ij / P_ii off the diagonal, (N, N)."""
+    return (P / -P.diagonal()[:, None]).fill_diagonal_(0.0)
+
+
+def train_by_inverse(
+    network: Any, X: Tensor, *, steps: int, lam: float, learning_rate: float, history: History
+) -> None:
+    """Algorithm 2 with the explicit inverse."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    network.train()
+    for step in range(1, steps + 1):
+        start = time.perf_counter()
+        latent = network.encoder(X)
+        with torch.no_grad():
+            B = compute_b(compute_p(latent, lam))
+        loss = (network.decoder(B @ latent) - X).square().sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        value = float(loss.detach())
+        history.record(phase="train", step=step, loss=value, seconds=time.perf_counter() - start)
+
+
+# One measurement ------------------------------------------------------------------------------
+
+
+def steps_of(method: str, problem: Problem) -> tuple[dict[str, Any], Steps]:
+    """Where the network starts, and how a method takes some steps of the protocol's training."""
+    protocol = PROTOCOLS[problem.dataset]
+    if method == "dsc":
+        options = protocol.dsc(problem.n_clusters)
+        loss = DSCLoss(
+            options["coefficient_weight"],
+            options["self_expression_weight"],
+            options["reconstruction_weight"],
+        )
+
+        def dsc(network: Any, X: Tensor, steps: int, history: History) -> None:
+            C = torch.full((len(X), len(X)), options["initial"], device=X.device)
+            train_dsc(network, X, C, loss, steps=steps, learning_rate=1e-3, history=history)
+
+        return options, dsc
+    options = protocol.dcfsc(problem.n_clusters)
+    lam = float(options["lam"])
+    if method == "dcfsc-inverse":
+
+        def inverse(network: Any, X: Tensor, steps: int, history: History) -> None:
+            network.convolution = "native"
+            train_by_inverse(network, X, steps=steps, lam=lam, learning_rate=1e-3, history=history)
+
+        return options, inverse
+
+    def features(network: Any, X: Tensor, steps: int, history: History) -> None:
+        fast = method == "dcfsc-fast" and X.is_cuda
+        train(
+            network,
+            X,
+            steps=steps,
+            lam=Absolute(lam),
+            learning_rate=1e-3,
+            history=history,
+            precision="bfloat16" if fast else "float32",
+            compiled=fast,
+            batch_size=LOW_MEMORY_CHUNK if method == "dcfsc-low-memory" else None,
+        )
+
+    return options, features
+
+
+def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
+    """Take a few steps in this process; it should have done nothing else before."""
+    data = datasets.load(problem.dataset)
+    samples = select(data, problem)
+    start, take_steps = steps_of(method, problem)
+    generator = torch.Generator().manual_seed(0)
+    chosen = initial_network(start["network"], located(start)["weights"], samples.X, generator)
+    network = chosen.network.to(device)
+    X = network_input(samples.X, device, chosen.input_scale)
+    with torch.no_grad():
+        dim = network.encoder(X[:8]).shape[1]
+    history = History()
+    with PeakMemory(device) as memory:
+        take_steps(network, X, 1, history)
+        take_steps(network, X, steps_after(history[0]["seconds"], device), history)
+    seconds = [row["seconds"] for row in history[1:]]
+    return {
+        "n": len(samples.X),
+        "dim": dim,
+        "steps": len(seconds),
+        "seconds_a_step": statistics.median(seconds),
+        "memory": memory.record(),
+        "notes": samples.notes,
+        "versions": versions(with_commit=True),
+        "machine": machine(device),
+    }
+
+
+def steps_after(first: float, device: torch.device) -> int:
+    """How many steps to measure after a first one of so many seconds.
+
+    On a GPU a step is short, and the first one may have waited for a compiler.
+    """
+    if device.type == "cuda":
+        return MOST_STEPS
+    return max(1, min(int(ENOUGH_SECONDS / max(first, 1e-9)), MOST_STEPS))
+
+
+def measure_step(cell: Cell, session: Session) -> Record:
+    """The record of a cell of the experiment "memory", measured in a fresh process."""
+    request = json.dumps(
+        {
+            "method": cell.method,
+            "problem": asdict(cell.problem),
+            "device": str(session.device),
+        }
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "research.experiments.step_memory", request],
+        capture_output=True,
+        text=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = said[-1] if said else "no message"
+        raise RuntimeError(f"the measuring process ended with {done.returncode}: {reason}")
+    return {**cell.identity(), **json.loads(done.stdout.splitlines()[-1])}
+
+
+def main(request: str) -> None:
+    asked = json.loads(request)
+    problem = Problem(**asked["problem"])
+    print(json.dumps(measure_here(asked["method"], problem, resolve_device(asked["device"]))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
