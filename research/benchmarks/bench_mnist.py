@@ -12,6 +12,7 @@ on the pixels unchanged; both go through the same affinity and spectral step.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from .bench_scale import cluster_in_stages, warm_up
 from .measure import finish, gpu_peak, parser, peak_rss, timed
 
 K = 10
-DEEP = {"batch_size": 4096, "pretrain_epochs": 6, "steps": 25, "verbose": False}
+DEEP: dict[str, Any] = {"batch_size": 4096, "pretrain_epochs": 6, "steps": 25, "verbose": False}
 
 
 def scores(y: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -77,7 +78,7 @@ def deep(args: argparse.Namespace) -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         model = DCFSC(**common, **DEEP, random_state=seed)
-        seconds = timed(lambda model=model: model.fit(data.X))[0]
+        seconds = timed(partial(model.fit, data.X))[0]
         run = {
             "seed": seed,
             "error": scores(y, model.labels_)["error_percent"],

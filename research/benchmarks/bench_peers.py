@@ -102,7 +102,7 @@ def one(data: str, method: str) -> dict[str, Any]:
     before, runs = peak_rss(), []
     for seed, order in zip(SEEDS, orders, strict=True):
         used = time.process_time()
-        seconds, found = timed(lambda o=order, s=seed: cluster(X[o], K, s))
+        seconds, found = timed(partial(cluster, X[order], K, seed))
         used, labels = time.process_time() - used, np.asarray(found)
         runs.append(
             {

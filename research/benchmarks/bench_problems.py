@@ -22,6 +22,7 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def measure(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     record |= {"representation": model.representation_, "stability": model.stability_}
     record["seconds"] = seconds
     for name, cluster in ({} if args.alone else peers(X, K, args.device)).items():
-        took, first = timed(lambda cluster=cluster: cluster(seeds[0]))
+        took, first = timed(partial(cluster, seeds[0]))
         labels = [first] + [cluster(seed) for seed in seeds[1:]]
         record[name] = scores(y, labels) | {"seconds": took}
     return record
@@ -169,10 +170,10 @@ def summary_of_choices(figures: dict[str, Any]) -> dict[str, Any]:
                 error = means.get(taken, means["given"])  # where there is no such candidate
                 errors[rule].setdefault(family(name), []).append(error)
                 right[rule] += error == means[best]
-    means = {rule: np.array([np.mean(e) for e in errors[rule].values()]) for rule in rules}
+    of_rules = {rule: np.array([np.mean(e) for e in errors[rule].values()]) for rule in rules}
     summary: dict[str, Any] = {"variants": sum(map(len, draws.values()))}
-    for rule, values in means.items():
-        apart = values - means["chosen"]
+    for rule, values in of_rules.items():
+        apart = values - of_rules["chosen"]
         spread = np.std(apart, ddof=1) if len(values) > 1 else 0.0
         summary[rule] = {
             "error": float(values.mean()),

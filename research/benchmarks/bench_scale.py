@@ -16,7 +16,6 @@ import json
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,12 +28,12 @@ K, M, D = 20, 6, 64
 SEARCHES = ("topk", "topk_cosine", "approximate_topk")
 
 
-class Stages(Counter[str]):
+class Stages(dict[str, float]):
     """Seconds of named stages."""
 
     def __call__(self, name: str, run: Callable[[], Any]) -> Any:
         seconds, result = timed(run)
-        self[name] += seconds
+        self[name] = self.get(name, 0.0) + seconds
         return result
 
 
@@ -79,10 +78,10 @@ def cluster_in_stages(
     seen, Z, _ = stages("choice", lambda: choose(create("auto", setting), Z, setting))
     R = stages("features", lambda: seen.transform(Z))
     operator: Any = stages("solve", lambda: seen.solve(R))
-    timed = TimedSearch(operator, stages)
+    timed: Any = TimedSearch(operator, stages)
     make = TopK(search=search)  # type: ignore[arg-type]
     A = stages("affinity", lambda: make(timed, n_clusters))
-    stages["affinity"] -= stages["search"]
+    stages["affinity"] -= stages.get("search", 0.0)
     place = spectral.place_for(A, operator.device)
     random = np.random.RandomState(seed)
     where: Any = {"random_state": random, "device": place}

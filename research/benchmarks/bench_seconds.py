@@ -32,7 +32,7 @@ DATA = (
     *("digits", "orl", "photographs", "mnist-5000", "eyaleb", "coil100"),
     *("unequal-20000", "unequal-100000", "unequal-1000000"),
 )
-FAST = {"representation": "given", "assign": "kmeans"}
+FAST: dict[str, Any] = {"representation": "given", "assign": "kmeans"}
 PEER_SAMPLES = 10_000  # scikit-learn takes minutes beyond
 
 
@@ -65,7 +65,8 @@ def main() -> None:
         common: dict[str, Any] = {"device": args.device, "random_state": 0}
         ClosedFormSubspaceClustering(K, **common).fit(X[:: max(1, len(X) // 1000)])  # warm up
         record: dict[str, Any] = {"N": len(X), "K": K, "expected": expected(X, K, args.device)}
-        for kind, given in (("default", {}), ("fast", FAST)):
+        ways: dict[str, dict[str, Any]] = {"default": {}, "fast": FAST}
+        for kind, given in ways.items():
             model = ClosedFormSubspaceClustering(K, **common, **given)
             record[kind] = measure(model, X, y, args.repeats)
         if len(X) <= PEER_SAMPLES:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ def bench_omp(n: int, d: int, k: int, repeats: int, loop_samples: int) -> dict:
     ways = {"gram": True, "residual_scan": False}
     runs = {name: partial(orthogonal_matching_pursuit, Z, k, gram=g) for name, g in ways.items()}
     times = interleaved(runs, repeats)
-    code = orthogonal_matching_pursuit(Z, k).coefficients
+    code: Any = orthogonal_matching_pursuit(Z, k).coefficients
     chosen = np.random.default_rng(1).permutation(n)[:loop_samples]
     supports = []
 

@@ -32,6 +32,7 @@ def classes_of(name: str, counts: dict[int, int]) -> Iterator[Problem]:
     """Random classes of a set: how many classes, and how often."""
     data = datasets.load(name)
     assert data.y is not None
+    assert data.n_classes is not None
     rng = np.random.default_rng(DRAW)
     for k, times in counts.items():
         for _ in range(times):

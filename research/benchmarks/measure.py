@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from . import freshness
 
 
 def interleaved(
-    variants: dict[str, Callable[[], Any]], repeats: int = 5, warmup: int = 1
+    variants: Mapping[str, Callable[[], Any]], repeats: int = 5, warmup: int = 1
 ) -> dict[str, dict[str, float]]:
     """Median and least seconds of each variant; they take turns, so load hits them alike."""
     for _ in range(warmup):

@@ -58,15 +58,16 @@ def _load_named(
 ) -> Dataset:
     for option in options.keys() - {"download"}:
         raise InputError(f"{name}: unknown option {option!r}; it takes download.")
+    if name not in ENTRIES and (labels not in (None, NO_LABELS) or size is not None):
+        raise InputError(f"{name} has labels of its own and no images; leave labels and size out.")
     if labels not in (None, NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
     try:
-        if name in ENTRIES:
-            data = ENTRIES[name].load(**options)
-        elif size is not None:
-            raise InputError(f"{name} has no images; leave size out.")
-        else:
-            data = load_sequence(name.partition("/")[2])
+        data = (
+            ENTRIES[name].load(**options)
+            if name in ENTRIES
+            else load_sequence(name.partition("/")[2])
+        )
     except OSError as error:
         where = error.filename or name
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None

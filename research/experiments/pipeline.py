@@ -20,6 +20,7 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import spectral
+from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError
 from dcfsc.estimators.validation import as_float
 from dcfsc.machine import PeakMemory, machine, resolve_device, versions
@@ -67,11 +68,11 @@ class Session:
         self.store = store
         self.force = force
         self.device = resolve_device(device)
-        self._datasets: dict[str, datasets.Dataset] = {}
+        self._datasets: dict[str, Dataset] = {}
         self._last: dict[str, tuple[Any, Fitted]] = {}
         self._references: dict[str, Record | None] = {}
 
-    def dataset(self, name: str) -> datasets.Dataset:
+    def dataset(self, name: str) -> Dataset:
         if name not in self._datasets:
             self._datasets[name] = datasets.load(name)
         return self._datasets[name]
@@ -163,7 +164,7 @@ def measure(cell: Cell, session: Session) -> Record:
     }
 
 
-def select(data: datasets.Dataset, problem: Problem) -> Samples:
+def select(data: Dataset, problem: Problem) -> Samples:
     """The problem's samples, classes renumbered from 0."""
     if data.y is None:
         raise InputError(f"the dataset {data.name!r} has no labels, so nothing can be scored.")

@@ -1,8 +1,8 @@
 """How many small bugs, put into a folder of the library one at a time, do its tests notice?
 
-    python tests/reliability/mutation.py spectral --sample 150 --jobs 8 --json spectral.json
-    python tests/reliability/mutation.py metrics affinity --sample 150 --jobs 8 --json others.json
-    python tests/reliability/mutation.py --merge spectral.json others.json \
+    python -m research.mutation spectral --sample 150 --jobs 8 --json spectral.json
+    python -m research.mutation metrics affinity --sample 150 --jobs 8 --json others.json
+    python -m research.mutation --merge spectral.json others.json \
         --json results/benchmarks/mutation.json
 
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
@@ -46,7 +46,8 @@ import scipy.sparse.linalg  # noqa: F401 - imported here once, instead of by eve
 import sklearn.cluster
 import sklearn.metrics  # noqa: F401
 import torch
-from mutants import Edit, edits
+
+from research.mutation.mutants import Edit, edits
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dcfsc"
@@ -266,7 +267,7 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
         module = "dcfsc." + mutant.file.removesuffix(".py").replace("/", ".")
         original = SourceFileLoader.get_code
         SourceFileLoader.get_code = (  # type: ignore[method-assign]
-            lambda self, name: code if name == module else original(self, name)
+            lambda self, fullname: code if fullname == module else original(self, fullname)
         )
         limit(60.0)
 
@@ -275,7 +276,8 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
 
 def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator[Any]:
     """Each mutant and what became of it, as they end."""
-    waiting, running = list(reversed(mutants)), {}
+    waiting = list(reversed(mutants))
+    running: dict[int, tuple[Mutant, Path]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
@@ -352,8 +354,7 @@ def main() -> None:
 
 def write(options: argparse.Namespace, figures: dict[str, Any], earlier: list[Any]) -> None:
     """A row for each folder, with its command, machine and code; the total of a merger."""
-    sys.path.append(str(ROOT / "benchmarks"))
-    import measure  # imports dcfsc, which no mutant must find imported
+    from research.benchmarks import measure  # imports dcfsc, which no mutant must find imported
 
     if not earlier:
         command = measure.record_of("mutation", {})["command"]

@@ -246,7 +246,7 @@ def test_images_of_different_sizes(images: Path) -> None:
         (("--method", "closed-form", "--assign", "kmean"), "'kmeans'"),
         (("--device", "cuda0"), "'cuda:0'"),
         (("--network", "orll"), "'orl'"),
-        (("--weights", "dsc_orrl"), "'dsc_orl'"),
+        (("--weights", "dsc_orl"), "no weights file dsc_orl"),
         (("--weights", "nowhere.safetensors"), "nowhere.safetensors"),
         (("--method", "closed-form", "--steps", "5"), "no option 'steps'"),
         (("--method", "closed-form", "--weights", "dsc_orl"), "no option 'weights'"),
@@ -365,20 +365,10 @@ def test_version_and_help() -> None:
     assert "predict" in dcfsc().stdout
 
 
-def test_datasets_lists_what_is_here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCFSC_DATA", str(inputs))
-    result = done("datasets")
-    here = {line.split()[0]: line for line in result.stdout.splitlines()}
-    assert "embedded" in here["digits"]
-    assert "put orl_32x32.npz" in here["orl"]
-    assert str(inputs) in here["data"]
-
-
-def test_doctor_finds_all_well(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCFSC_DATA", str(inputs))
+def test_doctor_finds_all_well() -> None:
     result = done("doctor")
     assert result.stdout.splitlines()[-1] == "all well"
-    for fact in ("torch", "threads", "blas", str(inputs), "clustering without error"):
+    for fact in ("torch", "threads", "blas", "clustering without error"):
         assert fact in result.stdout
 
 
@@ -386,13 +376,11 @@ def test_doctor_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: Any, X: Any, y: Any = None) -> np.ndarray:
         return np.zeros(len(X), int)
 
-    monkeypatch.setenv("DCFSC_DATA", "/nowhere")
     monkeypatch.setattr(ClosedFormSubspaceClustering, "fit_predict", wrong)
     result = dcfsc("doctor")
     assert result.exit_code == 1
     assert "all well" not in result.output
-    data, check = result.stderr.splitlines()
-    assert data.startswith("error: data: DCFSC_DATA is /nowhere")
+    (check,) = result.stderr.splitlines()
     assert check.startswith("error: self-check: 66.7 %")
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed
-from dcfsc.cli import export, predict, report, reproduce, suggest
+from dcfsc.cli import export, predict, report, suggest
 from dcfsc.cli import fit as fit_module
 from dcfsc.cli.app import app
 from dcfsc.estimators import views
@@ -82,7 +82,6 @@ def test_defaults_of_fit_are_those_of_the_estimators():
         (predict.predict, {"out": "RUN/predictions.csv", **IMAGES}),
         (report.report, {"out": "RUN/report.html", **IMAGES}),
         (export.export, {"out": "RUN/export.csv, RUN/export.parquet, RUN-clusters"}),
-        (reproduce.reproduce, {}),
         (suggest.suggest_k, {"max_k": "50, or N/5", **IMAGES}),
     ],
 )

@@ -5,8 +5,6 @@ The form of a source, and the check, are in docs/measured.py.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from pathlib import Path
@@ -14,15 +12,12 @@ from pathlib import Path
 import pytest
 
 from dcfsc.cli.output import ENCODER_GAIN
-from dcfsc.experiments import tables
-from dcfsc.experiments.cells import CellStore
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "docs"))
 import measured
 import sources
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPERIMENTS = sorted(folder.parent.name for folder in ROOT.glob("results/*/cells"))
 EXAMPLE = Path(__file__).parent / "example"
 DIGITS = "results/digits.json:figures"
 MEAN = f"{DIGITS}.k-means.whole.mean"
@@ -38,16 +33,6 @@ def test_measured_numbers_are_in_their_sources(page: Path) -> None:
 def test_many_numbers_are_compared() -> None:
     pages = [measured.check_page(page.read_text(encoding="utf-8")) for page in measured.pages()]
     assert sum(page.compared for page in pages) > 200
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_tables_follow_from_their_cells(experiment: str) -> None:
-    """Column by column, so that a column which the code gained since does no harm."""
-    store = CellStore(ROOT / "results", experiment)
-    made = list(csv.DictReader(io.StringIO(tables.to_csv(tables.summarise(store)))))
-    with open(store.folder / "table.csv", newline="", encoding="utf-8") as file:
-        saved = list(csv.DictReader(file))
-    assert saved == [{name: row[name] for name in saved[0]} for row in made]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # for research
 
 import numpy as np
 import safetensors
@@ -51,6 +52,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.life import MODEL, State, state_of
+from research import __main__ as research
 
 MODES = ("kill", "full", "fail", "interrupt", "terminate")
 CHANGES = ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "fsync", "write", "ftruncate")
@@ -58,6 +60,7 @@ CHANGES += ("symlink",)
 NEEDS_ROOM = ("mkdir", "write", "posix_fallocate", "open", "symlink")
 MOST_POINTS = 2000
 COMMAND_LINE = get_command(cli.app)  # built once, not in every child
+RESEARCH = get_command(research.app)
 
 
 class Faults:
@@ -215,7 +218,8 @@ def forked(work: Callable[[], int | None], place: Path) -> tuple[int, str]:
 
 
 def call(words: tuple[str, ...]) -> int:
-    return int(COMMAND_LINE(list(words), standalone_mode=False) or 0)
+    program = RESEARCH if words[0] == "reproduce" else COMMAND_LINE
+    return int(program(list(words), standalone_mode=False) or 0)
 
 
 def disturbed(words: tuple[str, ...], place: Path, mode: str, at: int) -> tuple[int, str, int]:

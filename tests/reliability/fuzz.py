@@ -19,9 +19,8 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path += [str(Path(__file__).resolve().parents[i]) for i in (0, 1)]
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # for research
 
-import measure
 import numpy as np
 import odd_arrays
 import victims
@@ -29,6 +28,7 @@ import watched
 from odd_arrays import CONTENTS, DEFECTS, TYPES, Recipe
 
 from dcfsc.estimators.registry import METHODS
+from research.benchmarks import measure
 
 AFFINITIES, ASSIGNMENTS = ("topk", "symmetric", "low_rank"), ("kmeans", "discretize", "cluster_qr")
 FORMS = ("auto", "samples", "features")

@@ -18,7 +18,7 @@ import mutations
 import numpy as np
 
 from dcfsc import DCFSC, AutoencoderFeatures, ClosedFormSubspaceClustering
-from dcfsc.datasets import check_finite, load, originals
+from dcfsc.datasets import check_finite, load
 from dcfsc.estimators.registry import load_model
 from dcfsc.networks.weights import network_for_weights
 from dcfsc.report import read_details, write_report
@@ -26,6 +26,7 @@ from dcfsc.runs.executor import execute
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.prediction import predict_run
 from dcfsc.runs.request import RunRequest
+from research.data import originals
 
 Rng = np.random.Generator
 N, SHAPE, K = 12, (8, 8), 3

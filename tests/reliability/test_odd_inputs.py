@@ -151,11 +151,6 @@ def test_numbers_that_are_none_or_no_use(options, message, samples):
     assert len(line) < 200
 
 
-def test_absurd_numbers_of_reproduce():
-    assert "--shard takes I/N" in refused("reproduce", "smoke", "--shard", "9" * 5000 + "/3")
-    assert "--clusters takes whole" in refused("reproduce", "smoke", "--clusters", "1_0")
-
-
 # Names ---------------------------------------------------------------------------------------
 
 
@@ -173,7 +168,6 @@ def test_names_that_are_too_long(name, samples, run):
         assert "File name too long" in refused("report", name)
         weights = ("--method", "dcfsc", "--weights", name)
         assert "File name too long" in refused("fit", samples, "-k", 3, *weights)
-        assert "File name too long" in refused("reproduce", "smoke", "--out", name)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX systems alone")

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import pytest
 
-from dcfsc.datasets import download
 from dcfsc.errors import InputError
+from research.data import download
 
 pytest.importorskip("pooch")
 CONTENT = bytes(range(256)) * 2000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dcfsc.datasets import fetch
 from dcfsc.errors import InputError
+from research.data import fetch
 
 BODY = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from dcfsc.datasets import load
-from dcfsc.datasets.motions import sequences
 from dcfsc.errors import InputError
+from research.data import load, sequences
 
 
 @pytest.fixture

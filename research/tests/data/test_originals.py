@@ -12,8 +12,8 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from dcfsc.datasets import load
 from dcfsc.errors import InputError
+from research.data import load
 
 
 def upright(n, h, w):

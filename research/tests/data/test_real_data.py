@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from dcfsc.datasets import describe, load, weights_path
+from research.data import describe, load, weights_path
 
 pytestmark = [
     pytest.mark.data,

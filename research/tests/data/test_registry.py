@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfsc.datasets import catalogue, data_root, describe, load, names, weights_path
-from dcfsc.datasets.registry import Download
 from dcfsc.errors import InputError
+from research.data import catalogue, data_root, describe, load, names, weights_path
+from research.data.registry import Download
 
 FILE_SETS = ["orl", "eyaleb", "coil100", "mnist", "fashion-mnist", "cifar10"]
 
@@ -94,7 +94,7 @@ def test_sets_without_a_known_checksum_are_not_downloaded(root, name, monkeypatc
     def fail(*args: object) -> None:
         raise AssertionError("tried to download")
 
-    monkeypatch.setattr("dcfsc.datasets.registry.fetch", fail)
+    monkeypatch.setattr("research.data.registry.fetch", fail)
     with pytest.raises(InputError, match="put one of"):
         load(name)
 
@@ -183,12 +183,12 @@ def test_import_is_light():
         "import socket, sys\n"
         "def refuse(*a): raise SystemExit('network at import')\n"
         "socket.socket.connect = refuse\n"
-        "import dcfsc.datasets\n"
+        "import research.data\n"
         "heavy = {'PIL', 'pooch', 'platformdirs', 'requests', 'pandas', 'pyarrow', 'torch'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    source = Path(catalogue.__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(source)}
+    root = Path(catalogue.__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
     )
