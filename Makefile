@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-oldest test-newest lint format docs bench bench-gpu clean
+.PHONY: help demo test test-oldest test-newest lint format docs paper bench bench-gpu clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
 	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 	@echo "make test-oldest, make test-newest    the tests with the oldest and newest dependencies"
+	@echo "make paper   the tables and figures of the paper from the cells in results/"
 	@echo "make bench   measure again, on two cores, what is older than the code; make bench-gpu on CUDA"
 
 $(BIN)/python:
@@ -63,14 +64,23 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/measured.py
-	$(BIN)/python benchmarks/freshness.py
+	$(BIN)/python -m research.benchmarks.freshness
+
+# Every committed table and figure, from the cells in results/; what has none is computed. Of views,
+# not all cells were ever computed: naming some that were draws the table of all that are there.
+PAPER := eyaleb orl coil100 lambda parameters memory hopkins155
+TWO_CORES := --datasets digits,orl --device cpu --trials 3 --methods views,closed-form
+paper: $(VENV)/.dev
+	for name in $(PAPER); do $(BIN)/python -m research reproduce $$name || exit 1; done
+	$(BIN)/python -m research reproduce views --datasets orl --methods views
+	$(BIN)/python -m research reproduce views $(TWO_CORES) --out results/two_cores
 
 # results whose sources have changed since; ONLY="peers.json" names some
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/freshness.py --measure cpu --only $(ONLY)
+	$(BIN)/python -m research.benchmarks.freshness --measure cpu --only $(ONLY)
 
 bench-gpu: $(VENV)/.dev
-	$(BIN)/python benchmarks/freshness.py --measure cuda --only $(ONLY)
+	$(BIN)/python -m research.benchmarks.freshness --measure cuda --only $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

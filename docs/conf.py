@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
-from sources import evaluate
+from sources import ROOT, evaluate
 
 from dcfsc import __version__
 
 project = "dcfsc"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Source"]
 author = "The dcfsc developers"
 copyright = "the dcfsc developers; MIT licence"
 version = release = __version__
@@ -83,5 +86,11 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
     return True if str(getattr(obj, "__module__", "")).startswith("sklearn") else None
 
 
+def link_to_the_repository(app: Any, name: str, source: list[str]) -> None:
+    """The pages of research/ are no part of the site."""
+    source[0] = source[0].replace("](../research/", f"]({REPOSITORY}/blob/main/research/")
+
+
 def setup(app: Any) -> None:
+    app.connect("source-read", link_to_the_repository)
     app.connect("autodoc-skip-member", leave_out)

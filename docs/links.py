@@ -1,4 +1,4 @@
-"""Links and pictures of README.md, CONTRIBUTING.md and docs/ that lead nowhere in the repository.
+"""Links and pictures of README.md, CONTRIBUTING.md, docs/ and research/ that lead nowhere in the repository.
 
     python docs/links.py
 
@@ -22,9 +22,10 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 def pages() -> list[Path]:
-    """README.md first, then the other pages at the top, then those of docs/."""
+    """README.md first, then the other pages at the top, then those of docs/ and research/."""
     top = sorted(ROOT.glob("*.md"), key=lambda page: page.name != "README.md")
-    return [*top, *(p for p in sorted((ROOT / "docs").rglob("*.md")) if not GENERATED & {*p.parts})]
+    below = [p for name in ("docs", "research") for p in sorted((ROOT / name).rglob("*.md"))]
+    return [*top, *(p for p in below if not GENERATED & {*p.parts})]
 
 
 @cache

@@ -1,6 +1,6 @@
 """Where the documentation's numbers come from: every measured one names its source, and is checked.
 
-    python docs/measured.py                 # README.md and every page under docs/
+    python docs/measured.py                 # README.md, every page under docs/ and research/
     python docs/measured.py docs/methods.md
 
 A measured number (one with a unit of time, memory or percent, a factor, or a decimal point) is
@@ -12,7 +12,7 @@ followed by a comment that says where it comes from:
     0.2 s <!-- computed: 1e9 * 500**2 / (64 * 2e13) -->
     <!-- cited: Seo et al. 2019, table 5 -->     <!-- defined: a parameter, not a measurement -->
 
-``historical:`` marks results of an earlier version and is for benchmarks/freshness.py. The value is
+``historical:`` marks results of an earlier version and is for research/benchmarks/freshness.py. The value is
 looked up and compared at the printed precision. A comment opens on the line of its
 number, as one at the start of a line would end the paragraph, and may go on below. Several sources,
 separated by ";", belong to the last numbers before them, in their order; "cited" and "defined"
@@ -351,8 +351,8 @@ def compare_with_any(
 
 def pages() -> list[Path]:
     hidden = ("_build", ".ipynb_checkpoints")
-    found = [p for p in (ROOT / "docs").rglob("*.md") if not set(hidden) & set(p.parts)]
-    return [ROOT / "README.md", *sorted(found)]
+    found = [p for name in ("docs", "research") for p in sorted((ROOT / name).rglob("*.md"))]
+    return [ROOT / "README.md", *(p for p in found if not set(hidden) & set(p.parts))]
 
 
 def main(names: list[str]) -> int:

@@ -42,7 +42,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     (version,) = re.findall(r"^version: (.+)$", citation, re.MULTILINE)
     (date,) = re.findall(r'^date-released: "(.+)"$', citation, re.MULTILINE)
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (.+) \((.+)\)$", changelog, re.MULTILINE)
+    newest = re.search(r"^## (.+) \((\d.+)\)$", changelog, re.MULTILINE)
     assert newest is not None
     assert (newest[1], newest[2]) == (version, date)
     assert version == __version__

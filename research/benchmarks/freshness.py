@@ -162,7 +162,11 @@ def check(text: str) -> tuple[list[str], list[str]]:
 
 def check_all() -> int:
     failed = 0
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "research" / "docs").glob("*.md")),
+    ]:
         name, fatal = page.relative_to(ROOT).as_posix(), page.name == "README.md"
         stale, wrong = check(page.read_text(encoding="utf-8"))
         for line in stale:

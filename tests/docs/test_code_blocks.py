@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ runs, in order, page by page.
+"""Every code block of README.md, docs/ and research/ runs, in order, page by page.
 
 Python blocks of a page share a namespace and a temporary folder with small inputs in it. In console
 blocks the ``dcfsc`` commands run in this process; other commands are only checked to exist. A block
@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
     *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in p.parts),
+    *sorted((ROOT / "research").rglob("*.md")),
 ]
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 NOT_RUN = re.compile(r"<!--\s*not run:?\s*(.*?)\s*-->")

@@ -1,4 +1,4 @@
-"""No measured number in README.md or docs/ that is not in a file under results/.
+"""No measured number in README.md, docs/ or research/ that is not in a file under results/.
 
 The form of a source, and the check, are in docs/measured.py.
 """

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dcfsc.errors import InputError
-from dcfsc.files import atomic_path
+from dcfsc.files import atomic_path, part_name
 from research.experiments.cells import Cell, CellStore, Problem, one_line
 
 WINDOW = Cell("eyaleb", "dcfsc", Problem("eyaleb", 10, 3))
@@ -107,12 +107,13 @@ def test_only_abandoned_parts_are_removed(tmp_path):
     store = CellStore(tmp_path, "orl")
     store.save(TRIAL, {})
     folder = store.path(TRIAL).parent
-    abandoned = folder / ".a.jsonl.abcdefgh.part"
-    abandoned.write_text("{")
     with atomic_path(folder / "b.jsonl") as in_use:
+        in_use.write_text("{}")
+        abandoned = folder / part_name()
+        abandoned.mkdir()
         store.remove_abandoned_parts()
         assert in_use.exists()
-    assert not abandoned.exists()
+        assert not abandoned.exists()
 
 
 def test_reasons_are_one_line_without_folders():

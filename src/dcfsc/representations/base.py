@@ -15,7 +15,7 @@ from dcfsc.neighbours import unit_rows
 from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve_for_dof, target_dof
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
-# is not measured on (docs/experiments.md).
+# is not measured on (research/docs/experiments.md).
 SUBSPACE_DIM = 3.0
 
 

@@ -7,7 +7,7 @@ expression (Ward 1963): both are known before anything is moved. So the exchange
 are tried. A descent follows each, of the three clusters and their neighbours only, and those of all
 starts run at once. What ends lower is kept, several exchanges in a round where they touch none of
 each other's clusters. When no more pays, a descent of all points follows. Three random starts
-improved so end lower than the best of forty that are not (docs/experiments.md).
+improved so end lower than the best of forty that are not (research/docs/experiments.md).
 
 References
 ----------
