@@ -1,4 +1,4 @@
-"""Links and pictures of README.md, CONTRIBUTING.md, docs/ and research/ that lead nowhere in the repository.
+"""Links and pictures of the pages at the top, in docs/ and in research/ that lead nowhere here.
 
     python docs/links.py
 

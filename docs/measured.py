@@ -12,9 +12,9 @@ followed by a comment that says where it comes from:
     0.2 s <!-- computed: 1e9 * 500**2 / (64 * 2e13) -->
     <!-- cited: Seo et al. 2019, table 5 -->     <!-- defined: a parameter, not a measurement -->
 
-``historical:`` marks results of an earlier version and is for research/benchmarks/freshness.py. The value is
-looked up and compared at the printed precision. A comment opens on the line of its
-number, as one at the start of a line would end the paragraph, and may go on below. Several sources,
+``historical:`` marks results of an earlier version and is for research.benchmarks.freshness. The
+value is looked up and compared at the printed precision. A comment opens on the line of its number,
+as one at the start of a line would end the paragraph, and may go on below. Several sources,
 separated by ";", belong to the last numbers before them, in their order; "cited" and "defined"
 belong to every number of the paragraph before them that has no source yet. A table names its file
 on the line above:

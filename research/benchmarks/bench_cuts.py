@@ -20,8 +20,8 @@ import torch
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.metrics import clustering_error, confusion
+from dcfsc.spectral import cut_share
 from dcfsc.spectral.assignment import filtered_rows
-from dcfsc.spectral.coupling import cut_share
 from dcfsc.spectral.kmeans import kmeans
 
 from . import samples

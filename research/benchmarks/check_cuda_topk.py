@@ -19,8 +19,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import half_filter
-from dcfsc.neighbours.exact import largest_inner_products
+from dcfsc.neighbours import half_filter, largest_inner_products
 from dcfsc.neighbours.half_filter import HalfFilter
 
 from .measure import finish, parser, timed

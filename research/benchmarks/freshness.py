@@ -162,11 +162,8 @@ def check(text: str) -> tuple[list[str], list[str]]:
 
 def check_all() -> int:
     failed = 0
-    for page in [
-        ROOT / "README.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "research" / "docs").glob("*.md")),
-    ]:
+    pages = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "research").rglob("*.md"))]
+    for page in [ROOT / "README.md", *pages]:
         name, fatal = page.relative_to(ROOT).as_posix(), page.name == "README.md"
         stale, wrong = check(page.read_text(encoding="utf-8"))
         for line in stale:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dcfsc.datasets import Dataset
 from dcfsc.datasets.arrays import read_mat
-from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels
+from dcfsc.datasets.dataset import damage_in_one_line, encode_labels
 from dcfsc.errors import InputError, unknown_name
 
 from .registry import Entry, Form, file_named

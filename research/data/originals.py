@@ -20,8 +20,9 @@ from typing import IO
 
 import numpy as np
 
+from dcfsc.datasets import Dataset
 from dcfsc.datasets.arrays import load_npz, read_mat
-from dcfsc.datasets.dataset import Dataset, damage_in_one_line, encode_labels
+from dcfsc.datasets.dataset import damage_in_one_line, encode_labels
 from dcfsc.datasets.images import ImageSource, Reading, channels_first, read_images
 from dcfsc.errors import InputError
 
