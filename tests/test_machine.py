@@ -9,7 +9,6 @@ from contextvars import ContextVar
 import pytest
 import torch
 
-from dcfsc import machine
 from dcfsc.machine import leaves_a_core_idle, one_a_core
 
 CPU = torch.device("cpu")
@@ -64,17 +63,3 @@ def test_a_core_is_idle_while_the_last_items_run(threads):
     expected = {1: [], 3: [4, 5, 7, 8]}[threads]
     assert [n for n in range(1, 10) if leaves_a_core_idle(n, CPU)] == expected
     assert not leaves_a_core_idle(4, torch.device("meta"))
-
-
-def test_the_commit_is_named_by_the_environment_or_the_history(monkeypatch):
-    ask = machine.commit.__wrapped__
-    monkeypatch.delenv("DCFSC_COMMIT", raising=False)
-    answers = {"ls-files": "machine.py", "rev-parse": "abc", "status": ""}
-    monkeypatch.setattr(machine, "_git", lambda command, *_: answers[command])
-    assert ask() == "abc"
-    answers["status"] = " M machine.py"
-    assert ask() == "abc-dirty"
-    answers["ls-files"] = None  # installed inside of another project's checkout
-    assert ask() is None
-    monkeypatch.setenv("DCFSC_COMMIT", "def")
-    assert ask() == "def"

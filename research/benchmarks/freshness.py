@@ -32,7 +32,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dcfsc.machine import commit
+from research.machine import commit
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("sources.toml")

@@ -21,7 +21,7 @@ import sklearn
 import torch
 
 from dcfsc import __version__
-from dcfsc.files import write_json
+from research.files import write_json
 
 from . import freshness
 

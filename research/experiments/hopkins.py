@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from dcfsc import estimators
-from dcfsc.machine import machine, versions
+from dcfsc.machine import machine
 from dcfsc.metrics import ari, clustering_error, nmi
 from research.data.motions import NAME, sequences
+from research.machine import versions
 
 from .cells import Cell, Problem, Record
 from .paper import Printed
@@ -132,7 +133,7 @@ def measure(cell: Cell, session: Session) -> Record:
         "ari": ari(samples.y, labels),
         "chosen_with_labels": list(method.chosen_with_labels),
         "seconds": round(time.perf_counter() - start, 4),
-        "versions": versions(with_commit=True),
+        "versions": versions(),
         "machine": machine(session.device),
     }
 

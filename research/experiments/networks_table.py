@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dcfsc import networks
-from dcfsc.machine import machine, versions
+from dcfsc.machine import machine
+from research.machine import versions
 
 from . import paper
 from .cells import Cell, Record
@@ -37,6 +38,6 @@ def measure_network(cell: Cell, session: Session) -> Record:
         "total": sum(layers) + self_expressive,
         "paper_total": printed.dsc_total if is_dsc else printed.dcfsc_total,
         "notes": _NOTES.get((dataset, cell.method), ""),
-        "versions": versions(with_commit=True),
+        "versions": versions(),
         "machine": machine(session.device),
     }

@@ -23,10 +23,11 @@ from dcfsc import spectral
 from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError
 from dcfsc.estimators.validation import as_float
-from dcfsc.machine import PeakMemory, machine, resolve_device, versions
+from dcfsc.machine import machine, resolve_device
 from dcfsc.metrics import ari, clustering_error, nmi
 from dcfsc.self_expression import squared_singular_values
 from research import data as datasets
+from research.machine import PeakMemory, versions
 
 from .cells import Cell, CellStore, Problem, Record, one_line
 from .methods import Method, get_method
@@ -159,7 +160,7 @@ def measure(cell: Cell, session: Session) -> Record:
         "fit_reused": reused,
         "memory": fitted.memory,
         "notes": "; ".join(filter(None, (samples.notes, protocol.note))),
-        "versions": versions(with_commit=True),
+        "versions": versions(),
         "machine": machine(session.device),
     }
 

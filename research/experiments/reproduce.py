@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc.errors import InputError
-from dcfsc.files import write_json
-from dcfsc.machine import machine, versions
+from dcfsc.machine import machine
+from research.files import write_json
+from research.machine import versions
 
 from . import catalogue, figures, tables
 from .cells import Cell, CellStore, Record
@@ -146,7 +147,7 @@ def write_run(
             "failed": len(summary.failed),
             "jobs": jobs,
             "seconds": round(summary.seconds, 1),
-            "versions": versions(with_commit=True),
+            "versions": versions(),
             "machine": where,
         },
     )

@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 
 from dcfsc.estimators.network_choice import initial_network, network_input
-from dcfsc.machine import PeakMemory, machine, resolve_device, versions
+from dcfsc.machine import machine, resolve_device
 from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
 from research import data as datasets
+from research.machine import PeakMemory, versions
 
 from .cells import Cell, Problem, Record
 from .pipeline import Session, select
@@ -139,7 +140,7 @@ def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
         "seconds_a_step": statistics.median(seconds),
         "memory": memory.record(),
         "notes": samples.notes,
-        "versions": versions(with_commit=True),
+        "versions": versions(),
         "machine": machine(device),
     }
 

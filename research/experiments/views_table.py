@@ -15,7 +15,8 @@ from sklearn.cluster import KMeans
 
 from dcfsc import metrics
 from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
-from dcfsc.machine import PeakMemory, machine, versions
+from dcfsc.machine import machine
+from research.machine import PeakMemory, versions
 
 from .cells import Cell, CellStore, Problem, Record
 from .pipeline import Session
@@ -93,7 +94,7 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "stability": fitted.get("stability_"),
         "cuts": fitted.get("_cuts"),
         "notes": samples.notes,
-        "versions": versions(with_commit=True),
+        "versions": versions(),
         "machine": machine(session.device),
     }
 

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -219,12 +219,6 @@ def sync(path: Path) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     with atomic_path(path) as part:
         part.write_text(text, encoding="utf-8")
-
-
-def write_json(
-    path: str | os.PathLike[str], value: Any, default: Callable[[Any], Any] | None = None
-) -> None:
-    write_text(path, json.dumps(value, indent=2, sort_keys=False, default=default) + "\n")
 
 
 @contextmanager

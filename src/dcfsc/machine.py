@@ -5,18 +5,13 @@ Nothing here names a host or a path, so that every answer may go into a record.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcfsc._version import __version__
@@ -24,8 +19,6 @@ from dcfsc.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     import torch
-
-_STATUS = Path("/proc/self/status")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -87,37 +80,11 @@ def require_memory(needed: int, n: int, method: str, device: torch.device, inste
         )
 
 
-def versions(with_commit: bool = False) -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "dcfsc": __version__}
-    if with_commit and (known := commit()):
-        found["commit"] = known
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
         found[package] = importlib.metadata.version(package)
     return found
-
-
-@cache
-def commit() -> str | None:
-    """The commit of the checkout that this package is in, "-dirty" if the package differs from it.
-
-    A copy without a history names it in the environment variable DCFSC_COMMIT.
-    """
-    if named := os.environ.get("DCFSC_COMMIT"):
-        return named
-    tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)  # not a user's own history
-    head = tracked and _git("rev-parse", "HEAD")
-    return f"{head}-dirty" if head and _git("status", "--porcelain", ".") else head
-
-
-def _git(*words: str) -> str | None:
-    """What git answers in the folder of this package; None if there is no answer."""
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def machine(device: Any) -> dict[str, Any]:
@@ -178,65 +145,3 @@ def leaves_a_core_idle(items: int, device: torch.device) -> bool:
 
     threads = torch.get_num_threads()
     return device.type == "cpu" and items > threads and items % threads > 0
-
-
-class PeakMemory:
-    """The peak of the memory that a block of code holds.
-
-    On CUDA: the allocator's peak. On the CPU: the process's peak resident set, reset at the start
-    of the block where the system allows it (Linux), so that one cell does not inherit another's.
-    """
-
-    def __init__(self, device: torch.device):
-        self.device = device
-        self.kind = "cuda_allocated" if device.type == "cuda" else "process_resident"
-
-    def __enter__(self) -> PeakMemory:
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-            self.before = int(torch.cuda.memory_allocated(self.device))
-        else:
-            # Where that is not allowed, the peak is that of the process's life: an upper bound.
-            with contextlib.suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-            self.before = _status("VmRSS") or peak_resident()
-        self.peak = self.before
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            self.peak = int(torch.cuda.max_memory_allocated(self.device))
-        else:
-            # The system counts both roughly: a peak may read a little below what there was.
-            self.peak = max(self.before, peak_resident())
-
-    def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "peak_bytes": self.peak, "before_bytes": self.before}
-
-
-def peak_resident() -> int:
-    """Bytes; of the process's life where it cannot be reset, 0 where the system tells nothing."""
-    peak = _status("VmHWM")
-    if peak is not None:
-        return peak
-    try:
-        import resource  # not on every system
-    except ImportError:
-        return 0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _status(field: str) -> int | None:
-    try:
-        for line in _STATUS.read_text(encoding="ascii").splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None

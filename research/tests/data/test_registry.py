@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dcfsc.datasets
 from dcfsc.errors import InputError
 from research.data import catalogue, data_root, describe, load, names, weights_path
 from research.data.registry import Download
@@ -97,6 +98,22 @@ def test_sets_without_a_known_checksum_are_not_downloaded(root, name, monkeypatc
     monkeypatch.setattr("research.data.registry.fetch", fail)
     with pytest.raises(InputError, match="put one of"):
         load(name)
+
+
+def test_options(root):
+    with pytest.raises(InputError, match="unknown option 'key'; it takes download"):
+        load("orl", key="a")
+    with pytest.raises(InputError, match="has its own"):
+        load("orl", labels="y")
+    with pytest.raises(InputError, match=r"unknown dataset 'orll'.*'orl'.*eyaleb"):
+        load("orll")
+
+
+def test_names_are_those_of_research_alone(root):
+    np.savez(root / "orl_32x32.npz", images=np.zeros((2, 32, 32), np.uint8), labels=np.arange(2))
+    assert load("orl").X.shape == (2, 32, 32)
+    with pytest.raises(InputError, match=r"unknown dataset 'orl'"):
+        dcfsc.datasets.load("orl")
 
 
 def test_checksums_are_whole():

@@ -12,12 +12,12 @@ import torch
 from dcfsc import affinity, datasets, spectral
 from dcfsc.errors import InputError
 from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
-from dcfsc.machine import PeakMemory
 from dcfsc.metrics import clustering_error
 from research.experiments.cells import Cell, CellStore, Problem
 from research.experiments.methods import METHODS
 from research.experiments.pipeline import Session, measure, select, spectrum, to_json
 from research.experiments.protocols import PROTOCOLS, Task, published_latents_at_pixel_energy
+from research.machine import PeakMemory
 
 PROBLEM = Problem("digits", 3, per_class=30)
 needs_data = pytest.mark.skipif("DCFSC_DATA" not in os.environ, reason="needs $DCFSC_DATA")
