@@ -42,7 +42,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.files import is_part
-from dcfsc.journal import EXPORT, RESULTS, RUN
+from dcfsc.journal import EXPORT, RUN
 
 SECONDS = 60  # a command that takes longer hangs
 NOBODY = 65534  # who may not write everywhere, where root runs the walk
@@ -170,6 +170,11 @@ class World:
         code, said = forked(work, self)
         if code:
             raise RuntimeError(said)
+
+    def places(self, word: str) -> set[str]:
+        """What a word leads to from the desk: the name, and where its links lead."""
+        given, real = os.path.normpath(self.desk / word), os.path.realpath(self.desk / word)
+        return {os.path.relpath(place, self.path) for place in (given, real)}
 
     def reset(self) -> None:
         removed(self.path)
@@ -400,13 +405,14 @@ RUNS: dict[str, Callable[[World, Path], None]] = {
     "its run, without a list": lambda world, run: (run / ".dcfsc.json").unlink(),
     "its run, the list replaced": lambda world, run: (run / ".dcfsc.json").write_text("[]"),
     "its run, read-only": lambda world, run: run.chmod(0o555),
-    "its run, behind a link": lambda world, run: _behind_a_link(run),
+    "its run, behind a link": lambda world, run: _behind_a_link(world, run),
 }
 
 
-def _behind_a_link(run: Path) -> None:
+def _behind_a_link(world: World, run: Path) -> None:
     run.rename(run.with_name("moved"))
     run.symlink_to("moved")
+    world.own(run.with_name("moved"))
 
 
 # Commands ---------------------------------------------------------------------------------------
@@ -424,7 +430,7 @@ class Command:
     work: Callable[[str], None] | None = None
     place: str = "target"
     out: bool = True
-    asks: bool = True  # has --overwrite
+    asks: bool = True  # whether it has --overwrite
     in_run: bool = False
     renews: tuple[str, ...] = ()
     resumes: bool = False
@@ -458,7 +464,7 @@ COMMANDS = {
     "predict": Command(
         PREDICT, place="../run/predictions.csv", out=False, in_run=True, renews=(LIST,)
     ),
-    "predict --out": Command(PREDICT),
+    "predict --out": Command(PREDICT, renews=(LIST,)),
     "report": Command(
         ("report", "../run"),
         place="../run/report.html",
@@ -466,17 +472,17 @@ COMMANDS = {
         in_run=True,
         renews=(LIST, "../run/report.html"),
     ),
-    "report --out": Command(("report", "../run")),
+    "report --out": Command(("report", "../run"), renews=(LIST,)),
     "export links": Command((*EXPORT_TO, "folders")),
     "export copies": Command((*EXPORT_TO, "folders", "--copy")),
     "export links, beside the run": Command(
         (*EXPORT_TO, "folders"), place="../run-clusters", out=False
     ),
-    "export csv": Command((*EXPORT_TO, "csv")),
+    "export csv": Command((*EXPORT_TO, "csv"), renews=(LIST,)),
     "export csv, in the run": Command(
         (*EXPORT_TO, "csv"), place="../run/export.csv", out=False, in_run=True, renews=(LIST,)
     ),
-    "export parquet": Command((*EXPORT_TO, "parquet")),
+    "export parquet": Command((*EXPORT_TO, "parquet"), renews=(LIST,)),
     "compare": Command(("compare", "../run", "../other"), place="compare.html", out=False),
     "compare --out": Command(("compare", "../run", "../other")),
     "name": Command(
@@ -589,14 +595,14 @@ def work_of(case: Case, word: str) -> tuple[str, ...]:
 def lost(case: Case, word: str, world: World, before: Snapshot, after: Snapshot) -> list[str]:
     """What was there before, may not be replaced, and is not there any more."""
     command = COMMANDS[case.command]
-    place = os.path.relpath(os.path.normpath(world.desk / word), world.path)
-    replaced = {os.path.relpath(os.path.normpath(world.desk / n), world.path) for n in command.renews}
+    places = tuple(world.places(word))
+    replaced = {name for renewed in command.renews for name in world.places(renewed)}
     found: dict[str, list[str]] = {}
     for name in after:
         found.setdefault(BACKUP.sub("", name), []).append(name)
     wrong = []
     for name, entry in before.items():
-        inside = name == place or name.startswith((f"{place}/", f"{place}.bak"))
+        inside = any(name == place or name.startswith(f"{place}/") for place in places)
         mine = world.ours.get(name) == entry
         renewed = case.command == "reproduce" or command.resumes or case.overwrite
         renewed = renewed or case.command.startswith("save")
@@ -604,8 +610,10 @@ def lost(case: Case, word: str, world: World, before: Snapshot, after: Snapshot)
             continue
         if not any(after[other] == entry for other in found.get(BACKUP.sub("", name), ())):
             whose = "ours" if mine else "somebody's"
-            wrong.append(f"{name!r} ({whose}, {entry[0]}) is {'changed' if name in after else 'gone'}")
-    allowed = (place, "run", "moved") if command.in_run or word.startswith("../run") else (place,)
+            wrong.append(
+                f"{name!r} ({whose}, {entry[0]}) is {'changed' if name in after else 'gone'}"
+            )
+    allowed = (*places, "run", "moved") if command.in_run or word.startswith("../run") else places
     for name in after.keys() - before.keys():
         if not name.startswith(allowed) and not any(map(is_part, Path(name).parts)):
             wrong.append(f"{name!r} is new")
