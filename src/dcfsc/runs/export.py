@@ -16,7 +16,7 @@ import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import is_part, write_errors
-from dcfsc.journal import EXPORT, filling, held, kind_of
+from dcfsc.journal import EXPORT, filling, held, kind_of, settle
 from dcfsc.ownership import check_place
 from dcfsc.report import Details, read_details
 from dcfsc.stages import stage
@@ -140,6 +140,8 @@ def write_folders(
     target = target.resolve()
     from_folders = {Path(path).absolute().parent for path in samples.paths}
     check_place(target, inputs=[*inputs, *from_folders], own=own)
+    with write_errors(target):
+        settle(target)
     _check_export(target, overwrite)
     missing = [path for path in samples.paths if not os.path.isfile(path)]
     if missing:
