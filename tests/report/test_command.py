@@ -105,7 +105,7 @@ def test_run_that_is_none() -> None:
 def test_failing_report_is_one_warning_and_the_run_stays(
     npy: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def fails(*args: object) -> None:
+    def fails(*args: object, **options: object) -> None:
         raise ZeroDivisionError("by nothing\nat all")
 
     monkeypatch.setattr(writing, step, fails)

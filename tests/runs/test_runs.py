@@ -152,7 +152,9 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 # replacing, and never replacing
 
 
-def test_earlier_run_is_replaced_and_what_was_made_from_it_stays(data: Dataset, tmp_path: Path) -> None:
+def test_earlier_run_is_replaced_and_what_was_made_from_it_stays(
+    data: Dataset, tmp_path: Path
+) -> None:
     run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", report=True)
     predict_run(run.folder, data)
     predictions = (run.folder / "predictions.csv").read_bytes()
@@ -175,17 +177,23 @@ def test_a_second_prediction_takes_the_next_name(run: Run, data: Dataset) -> Non
     assert [first.name, second.name] == ["predictions.csv", "predictions-2.csv"]
     assert first.read_bytes() == before
     assert len(second.read_text().splitlines()) == 8
-    with pytest.raises(InputError, match=r"predictions\.csv exists; .* or add --overwrite to replace"):
+    with pytest.raises(
+        InputError, match=r"predictions\.csv exists; .* or add --overwrite to replace"
+    ):
         predict_run(run.folder, data, first)
     predict_run(run.folder, Dataset("some", data.X[:3]), first, overwrite=True)
     assert len(first.read_text().splitlines()) == 4
     assert not (run.folder / "predictions.csv.bak").exists()
 
 
-def test_what_somebody_put_in_the_place_of_a_file_is_kept_beside_it(run: Run, data: Dataset) -> None:
+def test_what_somebody_put_in_the_place_of_a_file_is_kept_beside_it(
+    run: Run, data: Dataset
+) -> None:
     (run.folder / "labels.csv").write_text("sorted by hand\n")
     (run.folder / "details.npz").write_text("mine")  # this run never had any
-    with pytest.warns(UserWarning, match=r"labels\.csv was not dcfsc's; it is now labels\.csv\.bak"):
+    with pytest.warns(
+        UserWarning, match=r"labels\.csv was not dcfsc's; it is now labels\.csv\.bak"
+    ):
         fit_run(data, "closed-form", OPTIONS, run.folder, overwrite=True)
     assert set(os.listdir(run.folder)) == {*FILES, "labels.csv.bak", "details.npz"}
     assert (run.folder / "labels.csv.bak").read_text() == "sorted by hand\n"
