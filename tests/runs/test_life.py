@@ -134,9 +134,10 @@ def test_a_reader_waits_for_the_last_step_of_another_process(tmp_path: Path, dat
     def killed(folder: Path, stage: Path) -> None:
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "_finish", killed)
-        fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run, overwrite=True)
+        with pytest.raises(KeyboardInterrupt):
+            fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run, overwrite=True)
     mover = (
         "import sys, time, pathlib; from dcfsc import journal\n"
         "folder = pathlib.Path(sys.argv[1]); lock = journal.try_lock(folder / journal.LOCK)\n"
@@ -245,9 +246,7 @@ def test_a_run_of_an_earlier_format_and_a_damaged_one_can_be_replaced(
         (folder / "run.json").write_text(content)
         with pytest.raises(InputError, match="fit again, with --overwrite"):
             read_run(folder)
-        with pytest.warns(
-            UserWarning, match=r"run\.json was not dcfsc's; it is now run\.json\.bak"
-        ):
+        with pytest.warns(UserWarning, match=r"was not dcfsc's; it is now run\.json\.bak"):
             fit_run(data, "closed-form", OPTIONS, folder, overwrite=True)
         assert len(read_run(folder).labels) == 60
         assert (folder / "run.json.bak").read_text() == content

@@ -177,9 +177,7 @@ def test_a_second_prediction_takes_the_next_name(run: Run, data: Dataset) -> Non
     assert [first.name, second.name] == ["predictions.csv", "predictions-2.csv"]
     assert first.read_bytes() == before
     assert len(second.read_text().splitlines()) == 8
-    with pytest.raises(
-        InputError, match=r"predictions\.csv exists; .* or add --overwrite to replace"
-    ):
+    with pytest.raises(InputError, match=r"exists; .* or add --overwrite to replace it"):
         predict_run(run.folder, data, first)
     predict_run(run.folder, Dataset("some", data.X[:3]), first, overwrite=True)
     assert len(first.read_text().splitlines()) == 4
@@ -191,9 +189,7 @@ def test_what_somebody_put_in_the_place_of_a_file_is_kept_beside_it(
 ) -> None:
     (run.folder / "labels.csv").write_text("sorted by hand\n")
     (run.folder / "details.npz").write_text("mine")  # this run never had any
-    with pytest.warns(
-        UserWarning, match=r"labels\.csv was not dcfsc's; it is now labels\.csv\.bak"
-    ):
+    with pytest.warns(UserWarning, match=r"was not dcfsc's; it is now labels\.csv\.bak"):
         fit_run(data, "closed-form", OPTIONS, run.folder, overwrite=True)
     assert set(os.listdir(run.folder)) == {*FILES, "labels.csv.bak", "details.npz"}
     assert (run.folder / "labels.csv.bak").read_text() == "sorted by hand\n"
