@@ -151,6 +151,7 @@ def sealed_list(**changes: Any) -> dict[str, Any]:
         {"files": {"a": [None]}},
         {"files": {"a": ["other"]}},
         {"files": {"a": [sha("a").upper()]}},
+        {"files": {"a": [sha("a") + " "]}},
         {"more": 1},
         {"dcfsc_files": "1"},
         {"dcfsc_files": None},
@@ -269,6 +270,7 @@ def test_a_run_is_filled_and_filled_again(tmp_path: Path) -> None:
     for new in ("new", "not"):
         write(tmp_path, {f"edited-{new}": "mine", f"added-{new}": "mine"})
         (tmp_path / f"out-{new}").unlink()
+    write(tmp_path, {"plain-new": "2"})  # by chance the very same
     second = dict.fromkeys(("ours-new", "edited-new", "out-new", "added-new", "plain-new"), "2")
     with pytest.warns(UserWarning, match="was not dcfsc's") as told:
         fill(tmp_path, second)
@@ -335,7 +337,9 @@ def test_links_are_ours_by_where_they_lead(tmp_path: Path) -> None:
             for name, target in names.items():
                 (place / name).symlink_to(target)
 
-    link({"a": "/photos/a", "b": "/photos/b", "c": "/photos"})
+    (tmp_path.parent / "photos").mkdir(exist_ok=True)
+    link({"a": "/photos/a", "b": "/photos/b", "c": str(tmp_path.parent / "photos")})
+    assert set(listed(tmp_path)) == {"a", "b", "c"}
     (tmp_path / "b").unlink()
     (tmp_path / "b").symlink_to("/mine/b")
     with pytest.warns(UserWarning, match="1 files of"):
@@ -446,15 +450,14 @@ def test_a_failure_after_the_plan_is_told_and_completed_later(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
         with pytest.raises(InputError, match=told):
-            fill(tmp_path, {"a": "2", "b": "2", "run.json": "2"}, last="run.json")
+            fill(tmp_path, {"a": "2", "b": "2", "c": "2"}, last="a")
         for again in (settle, lambda folder: fill(folder, {})):
             with pytest.raises(InputError, match=told):
                 again(tmp_path)
-        assert (tmp_path / "a").read_text() == "2"
-        assert not (tmp_path / "run.json").exists()  # the last one
+        assert (tmp_path / "a").read_text() == "1"  # the last one
     settle(tmp_path)
-    assert content(tmp_path) == {"a": "2", "b": "2", "run.json": "2"}
-    assert listed(tmp_path) == {name: [sha("2")] for name in ("a", "b", "run.json")}
+    assert content(tmp_path) == {"a": "2", "b": "2", "c": "2"}
+    assert listed(tmp_path) == {name: [sha("2")] for name in ("a", "b", "c")}
 
 
 # interruptions

@@ -135,9 +135,9 @@ def is_record(path: Path) -> bool:
 
 def _write_sealed(path: Path, content: dict[str, Any]) -> None:
     """JSON with a digest of itself: one that was changed by hand is no longer ours."""
-    text = json.dumps({"dcfsc_files": FORMAT, **content}, sort_keys=True)
-    seal = hashlib.sha256(text.encode()).hexdigest()
-    write_text(path, json.dumps({"sha256": seal, "content": json.loads(text)}, indent=1) + "\n")
+    content = {"dcfsc_files": FORMAT, **content}  # its order is that of a plan's moves
+    seal = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_text(path, json.dumps({"sha256": seal, "content": content}, indent=1) + "\n")
 
 
 def _sealed(path: Path, fields: Mapping[str, type]) -> dict[str, Any]:
