@@ -30,8 +30,9 @@ from dcfsc.training.checkpoint import fingerprint
 from .validation import check_at_least, check_n_clusters
 
 FORMAT = 2
-# Where whoever fitted the model kept things, and what JSON cannot hold: neither saved nor read.
-PASSING = ("cache", "callbacks", "checkpoint", "checkpoint_every", "terms")
+# Places on the disk of whoever fitted, and what JSON cannot hold, are neither saved nor read.
+PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
+NO_PLACE = (None, "auto", *WEIGHTS, *(name.replace("_", "-") for name in WEIGHTS))
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
     kind.__name__: kind
@@ -69,7 +70,7 @@ class Persistent:
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
         }
-        params = {name: value for name, value in params.items() if name not in PASSING}
+        params = {name: value for name, value in params.items() if is_kept(name, value)}
         contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
         header = {
             "format": FORMAT,
@@ -222,13 +223,17 @@ def decode_parameters(cls: type, saved: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that ``save`` wrote: known ones, of the types that they have in the class."""
     kinds, found = get_type_hints(cls), {}
     for name, value in saved.items():
-        # of weights, a published set has a name, and a path is none of the reader's
-        if name in PASSING or (name == "weights" and str(value).replace("-", "_") not in WEIGHTS):
+        if not is_kept(name, value):
             continue
         found[name] = decode_parameter(value)
         if name not in kinds or not fits(found[name], kinds[name]):
             raise InputError(f"its parameter {name[:40]!r} cannot be {str(value)[:40]!r}.")
     return found
+
+
+def is_kept(name: str, value: Any) -> bool:
+    """Whether a parameter goes into a file, or comes from one; else it has its default."""
+    return name not in FUNCTIONS and (name not in PLACES or value in NO_PLACE)
 
 
 def fits(value: Any, kind: Any) -> bool:

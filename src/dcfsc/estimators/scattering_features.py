@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -22,6 +23,8 @@ from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
+
+MOST_FILTERS = 1 << 25  # numbers in the filters of a model in a file
 
 
 @dataclass(eq=False, repr=False)

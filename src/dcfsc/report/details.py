@@ -15,27 +15,38 @@ from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
-# Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit and
-# k present ones, C classes; where the values are indices, the last side says of how many. All but
-# the first few may be empty.
+# Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit
+# and k present ones, C classes; where the values are indices, the last side says of how many.
 FIELDS = {
     "coupling": ("f", "KK"),
-    **{"best_class": ("i", "k", -1, "C"), "class_names": ("U", "C"), "confusion": ("i", "Ck")},
-    **{"labels": ("i", "N", 0, "k"), "clusters": ("i", "Nm", -1, "k"), "parts": ("i", "N", 0, "h")},
-    **{"probabilities": ("f", "Nm"), "degrees": ("f", "N"), "view": ("f", "N2")},
-    **{"neighbours": ("i", "Nq", -1, "N"), "neighbour_weights": ("f", "Nq")},
-    **{"shown": ("i", "T", 0, "N"), "role": ("i", "T", 0, "4"), "connectivity": ("i", "3")},
-    **{"leverage": ("f", "N"), "truth": ("i", "N", 0, "C"), "eigenvalues": ("f", "e")},
-    **{"blocks": ("f", "bb"), "view_samples": ("i", "v", 0, "N"), "path": ("f", "p3")},
-    **{"files": ("U", "T"), "thumbnails": ("i", "Txyc"), "profile": ("f", "PF")},
+    "best_class": ("i", "k", -1, "C"),
+    "class_names": ("U", "C"),
+    "confusion": ("i", "Ck"),
+    "labels": ("i", "N", 0, ""),
+    "clusters": ("i", "Nm", -1, ""),
+    "parts": ("i", "N", 0, "h"),
+    "probabilities": ("f", "Nm"),
+    "degrees": ("f", "N"),
+    "view": ("f", "N2"),
+    "neighbours": ("i", "Nq", -1, "N"),
+    "neighbour_weights": ("f", "Nq"),
+    "shown": ("i", "T", 0, "N"),
+    "role": ("i", "T", 0, "4"),
+    "connectivity": ("i", "3"),
+    "leverage": ("f", "N"),
+    "truth": ("i", "N", 0, "C"),
+    "eigenvalues": ("f", "e"),
+    "blocks": ("f", "bb"),
+    "view_samples": ("i", "v", 0, "N"),
+    "path": ("f", "p3"),
+    "files": ("U", "T"),
+    "thumbnails": ("i", "Txyc"),
+    "profile": ("f", "PF"),
     "feature_names": ("U", "F"),
 }
-NEVER_EMPTY = set(FIELDS) - {
-    *("class_names", "confusion", "leverage", "truth", "path", "files", "thumbnails"),
-    *("profile", "feature_names", "eigenvalues", "shown", "role", "view_samples"),
-}
+NEVER_EMPTY = ("coupling", "labels", "clusters", "parts", "probabilities", "connectivity")
 LARGEST = 1 << 20  # number of a class or cluster where there is no list of them
-TYPES = {"i": "biu", "f": "fiub", "U": "U"}
+TYPES = {"i": "biu", "f": "fiub", "U": "UO"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +114,8 @@ class Details:
                 continue
             if array.dtype.kind not in TYPES[kind]:
                 raise InputError(f"the details of a run have values of no use in {name!r}.")
-            agree = all(sides.setdefault(s, n) == n for s, n in zip(shape, array.shape, strict=False))
+            pairs = zip(shape, array.shape, strict=False)
+            agree = all(sides.setdefault(side, n) == n for side, n in pairs)
             if not agree or array.ndim != len(shape) - (name == "thumbnails" and array.ndim == 3):
                 raise InputError(f"the details of a run do not fit together in {name!r}.")
             if name == "coupling":
