@@ -3,7 +3,7 @@
 A record has a ``key``; a later record replaces an earlier one of the same key. Appending takes an
 exclusive lock, writes one whole line and waits until it is on disk, so a process that is killed
 loses at most the record it was writing. Reading needs no lock: a line cut short is passed over, and
-the next append removes it.
+the next append removes it. A line that is no record is somebody's: it is told, and stays.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dcfsc.files import write_text
+from dcfsc.files import atomic_path
 
 try:
     import fcntl
@@ -30,16 +31,26 @@ _ABANDONED_SECONDS = 60.0
 
 def read(path: Path) -> dict[str, Record]:
     """The records by key, in the order of their keys; empty if there is no file."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return {}
-    records = {}
-    for line in content.splitlines():
-        record = _parsed(line)
-        if record is not None:
-            records[str(record["key"])] = record
+    if number := len(_foreign(path)):
+        told = f"{path} has {number} lines that are no results; they stay, and count for nothing."
+        warnings.warn(told, UserWarning, stacklevel=2)
+    records = {record["key"]: record for record in map(_parsed, _lines(path)) if record}
     return dict(sorted(records.items()))
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n") if path.is_file() else []
+    except OSError:
+        return []
+
+
+def _foreign(path: Path) -> list[bytes]:
+    """Whole lines that are no records; the last is of a record that was cut short."""
+    *whole, last = _lines(path) or [b""]
+    if not last.startswith(b"{"):
+        whole.append(last)
+    return [line for line in whole if line.strip() and _parsed(line) is None]
 
 
 def append(path: Path, record: Record) -> None:
@@ -69,11 +80,12 @@ def tidy(path: Path) -> None:
 
 
 def _replace(path: Path, records: Iterable[Record]) -> None:
-    text = b"".join(map(_line, records)).decode()
-    if not text:
+    content = b"".join([*(line + b"\n" for line in _foreign(path)), *map(_line, records)])
+    if not content:
         path.unlink(missing_ok=True)
-    elif path.read_text(encoding="utf-8", errors="replace") != text:
-        write_text(path, text)
+    elif path.read_bytes() != content:
+        with atomic_path(path) as part:
+            part.write_bytes(content)
 
 
 def _line(record: Record) -> bytes:
@@ -83,9 +95,9 @@ def _line(record: Record) -> bytes:
 def _parsed(line: bytes) -> Record | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "key" in record else None
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
 def _repair_last_line(path: Path, descriptor: int) -> None:
@@ -94,7 +106,7 @@ def _repair_last_line(path: Path, descriptor: int) -> None:
     last = content[content.rfind(b"\n") + 1 :]
     if not last:
         return
-    if _parsed(last) is None:
+    if last.startswith(b"{") and _parsed(last) is None:
         os.ftruncate(descriptor, len(content) - len(last))
     else:
         _write(descriptor, b"\n")
