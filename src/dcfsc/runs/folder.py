@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from dcfsc._version import __version__
 from dcfsc.errors import InputError
 from dcfsc.journal import LIST, RECORD, settle
 
-from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
+from .life import CHECKPOINT, LABELS, READ, files_named, is_checkpoint
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
@@ -66,8 +67,8 @@ FIELDS: dict[str, dict[str, type]] = {
         "photographs": bool,
     },
     "features": {"name": str, "parameters": dict, "file": str, "encoder": str},
-    "verdict": {"level": str, "words": str},
-    **dict.fromkeys(("scores", "timings", "stability_"), {"": float}),
+    "verdict": {"words": str},
+    **{section: {"": float} for section in ("scores", "timings", "stability_")},
 }
 
 
@@ -88,6 +89,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
             f"there is no run in {folder}; make one with 'dcfsc fit ... --out {folder}'."
         )
     settle(folder)
+    for name in READ:
+        if os.path.lexists(folder / name) and not stat.S_ISREG((folder / name).lstat().st_mode):
+            raise InputError(f"{folder / name} is a link, or no file, as no run has it.")
     if not (folder / RECORD).is_file():
         if is_checkpoint(folder / CHECKPOINT):
             raise InputError(
