@@ -119,3 +119,38 @@ def test_an_abandoned_lock_file_is_removed(path, monkeypatch):
     record_file.append(path, record("a"))
     assert list(record_file.read(path)) == ["a"]
     assert not lock.exists()
+
+
+FOREIGN = [
+    *(b"a note of somebody's", b"[1, 2]", b'{"no": "key"}', b'{"key": 3}', b"\xff\xfe", b"[" * 9000)
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*no results")
+def test_foreign_lines_are_told_and_stay(path, locks):
+    for key in ("b", "a"):
+        record_file.append(path, record(key))
+    path.write_bytes(path.read_bytes() + b"".join(line + b"\n" for line in FOREIGN))
+    with pytest.warns(UserWarning, match=r"ssc\.jsonl has 6 lines that are no results; they stay"):
+        assert list(record_file.read(path)) == ["a", "b"]
+    record_file.tidy(path)
+    record_file.append(path, record("c"))
+    record_file.discard(path, "a")
+    assert path.read_bytes().splitlines() == [*FOREIGN, b'{"key": "b"}', b'{"key": "c"}']
+    record_file.discard(path, "b")
+    record_file.discard(path, "c")
+    assert path.read_bytes().splitlines() == FOREIGN
+
+
+@pytest.mark.filterwarnings("ignore:.*no results")
+def test_a_foreign_line_without_an_end_stays(path):
+    record_file.append(path, record("a"))
+    path.write_bytes(path.read_bytes() + b"a note")
+    record_file.append(path, record("b"))
+    assert path.read_bytes() == b'{"key": "a"}\na note\n{"key": "b"}\n'
+
+
+def test_a_pipe_is_not_waited_for(path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert record_file.read(path) == {}

@@ -12,7 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,13 @@ _WAIT_SECONDS = 0.01
 _ABANDONED_SECONDS = 60.0
 
 
-def read(path: Path) -> dict[str, Record]:
+def read(path: Path, ours: Callable[[Record], bool] = bool) -> dict[str, Record]:
     """The records by key, in the order of their keys; empty if there is no file."""
-    if number := len(_foreign(path)):
+    parsed = [record for record in map(_parsed, _lines(path)) if record]
+    records = {record["key"]: record for record in parsed if ours(record)}
+    if number := len(_foreign(path)) + sum(not ours(record) for record in parsed):
         told = f"{path} has {number} lines that are no results; they stay, and count for nothing."
         warnings.warn(told, UserWarning, stacklevel=2)
-    records = {record["key"]: record for record in map(_parsed, _lines(path)) if record}
     return dict(sorted(records.items()))
 
 
