@@ -12,6 +12,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,52 @@ from dcfsc._version import __version__
 from dcfsc.errors import InputError
 from dcfsc.journal import LIST, RECORD, settle
 
-from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
+from .life import CHECKPOINT, LABELS, READ, files_named, is_checkpoint
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
+LARGEST_NUMBER = 1e18  # in a record
+# The types in a record, by section; float is any number, and None may stand for each.
+FIELDS: dict[str, dict[str, type]] = {
+    "": {
+        "method": str,
+        "command": str,
+        "started": str,
+        "parameters": dict,
+        "data": dict,
+        "n_clusters": int,
+        "model": str,
+        "features": dict,
+        "scores": dict,
+        "machine": dict,
+        "versions": dict,
+        "suggestion": dict,
+        "verdict": dict,
+        "timings": dict,
+        "history": list,
+        "representation_": str,
+        "stability_": dict,
+        "confidence": float,
+        "lam_": float,
+        "effective_dof_": float,
+        "cluster_sizes": list,
+    },
+    "data": {
+        "name": str,
+        "n": int,
+        "shape": list,
+        "dtype": str,
+        "fingerprint": str,
+        "notes": str,
+        "classes": int,
+        "directory": str,
+        "reading": dict,
+        "photographs": bool,
+    },
+    "features": {"name": str, "parameters": dict, "file": str, "encoder": str},
+    "verdict": {"words": str},
+    **{section: {"": float} for section in ("scores", "timings", "stability_")},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +89,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
             f"there is no run in {folder}; make one with 'dcfsc fit ... --out {folder}'."
         )
     settle(folder)
+    for name in READ:
+        if os.path.lexists(folder / name) and not stat.S_ISREG((folder / name).lstat().st_mode):
+            raise InputError(f"{folder / name} is a link, or no file, as no run has it.")
     if not (folder / RECORD).is_file():
         if is_checkpoint(folder / CHECKPOINT):
             raise InputError(
@@ -119,7 +166,26 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"{path} is damaged: {str(clusters)[:20]} clusters of {str(n)[:20]} samples by the "
             f"method {str(record['method'])[:20]!r} are not a valid run; {AGAIN}."
         )
+    wrong = [name for name, value, kind in _fields(record) if not _is(value, kind)]
+    if wrong:
+        raise InputError(f"{path} is damaged in {wrong[0][:80]!r}; {AGAIN}.")
     return record
+
+
+def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
+    """What the record has of ``FIELDS``, with the type that it should have."""
+    for section, kinds in FIELDS.items():
+        values = record.get(section) if section else record
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if (kind := kinds.get(name, kinds.get(""))) is not None and value is not None:
+                yield name, value, kind
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind in (int, float):
+        number = isinstance(value, int | kind) and not isinstance(value, bool)
+        return number and abs(value) < LARGEST_NUMBER
+    return isinstance(value, kind)
 
 
 def _read_labels(path: Path) -> np.ndarray:
