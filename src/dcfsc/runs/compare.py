@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
-from dcfsc.report import Details, read_details
+from dcfsc.report import Details
 from dcfsc.report.comparison import Comparison, Flow, Side, write_comparison
 
 from .edits import read_edits
@@ -38,7 +38,8 @@ def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = F
     rows = matched_rows(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
     with output.open() as part:
-        write_comparison(part, comparison, _details(read[0].run), target.parent)
+        run = read[0].run
+        write_comparison(part, comparison, _details(run), run.record, target.parent)
     return comparison
 
 
@@ -131,7 +132,7 @@ def _side(read: _Read, rows: np.ndarray) -> Side:
         ("In doubt", f"{100 * (confidence < LOW).mean():.1f} % of the samples"),
     ]
     return Side(
-        name=str(read.run.folder),
+        name=read.run.folder.name if read.run.folder.is_absolute() else str(read.run.folder),
         facts=[(name, value) for name, value in facts if value],
         stability=stability,
         confidence=float(confidence.mean()),
@@ -154,4 +155,4 @@ def stabler(first: Side, second: Side) -> str:
 
 
 def _details(run: Run) -> Details | None:
-    return read_details(run.folder / DETAILS) if (run.folder / DETAILS).is_file() else None
+    return run.details() if (run.folder / DETAILS).is_file() else None

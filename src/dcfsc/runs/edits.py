@@ -20,15 +20,15 @@ import numpy as np
 from dcfsc.errors import InputError
 from dcfsc.journal import held
 from dcfsc.ownership import Output
-from dcfsc.report import Details, read_details
+from dcfsc.report import Details
 
 from .classes import matched_classes
 from .folder import Run, read_run
-from .life import DETAILS, EDITS
+from .life import EDITS
 from .outputs import adopt_held
 
 FORMAT = 1
-LONGEST_NAME = 80
+LONGEST_NAME, LONGEST_FILE = 80, 1 << 22
 STEPS = ("name", "merge", "split")
 
 
@@ -51,10 +51,11 @@ class Edits:
         object.__setattr__(self, "place", place)
         object.__setattr__(self, "names", {})
         for step in (step for command in self.commands for step in command):
-            ((kind, values),) = step.items()
-            if kind not in STEPS:
-                raise ValueError(f"there is no step {kind!r}")
-            getattr(self, f"_{kind}")(*values)
+            self._apply(step)
+
+    def _apply(self, step: dict[str, list[Any]]) -> None:
+        ((kind, values),) = step.items()
+        getattr(self, f"_{kind}")(*values)
 
     @property
     def clusters(self) -> list[int]:
@@ -155,23 +156,58 @@ def read_edits(run: Run) -> Edits:
     path, K = run.folder / EDITS, int(run.record["n_clusters"])
     if not path.is_file():
         return Edits(K)
+    place = "the file"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if int(content["dcfsc_edits"]) > FORMAT:
+        if path.stat().st_size > LONGEST_FILE:
+            raise ValueError(f"it has more than {LONGEST_FILE:,} bytes")
+        content = json.loads(path.read_bytes())
+        place = "dcfsc_edits"
+        if type(written := content["dcfsc_edits"]) is not int or written < 1:
+            raise ValueError("it is no format")
+        if written > FORMAT:
             raise InputError(f"{path} was written by a later dcfsc; upgrade dcfsc.")
-        commands = tuple(tuple(map(dict, command)) for command in content["commands"])
-        edits = Edits(K, commands)
-        if not set(edits.names) <= set(edits.clusters):
-            raise ValueError("names of no cluster")
-    except InputError:
-        raise
+        place, edits = "commands", Edits(K)
+        for i, command in enumerate(_list(content["commands"])):
+            for j, step in enumerate(_list(command)):
+                place = f"commands[{i}][{j}]"
+                _check_step(edits, step)
+                edits._apply(step)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except Exception:  # JSON may say anything
+    except (ValueError, LookupError, TypeError, RecursionError) as error:  # JSON may say anything
+        if isinstance(error, InputError) and place == "dcfsc_edits":
+            raise
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise InputError(
-            f"{path} is damaged; delete it to return to the fitted clusters."
+            f"{path} is damaged in {place}: {reason[:200]}; delete it to return to the fitted "
+            "clusters."
         ) from None
-    return edits
+    return Edits(K, tuple(map(tuple, content["commands"])))
+
+
+def _check_step(edits: Edits, step: Any) -> None:
+    """Raise ValueError for a step that ``dcfsc name`` would not write after these edits."""
+    if not isinstance(step, dict) or len(step) != 1 or not step.keys() <= set(STEPS):
+        raise ValueError(f"{str(step)[:40]} is not one of {', '.join(STEPS)}")
+    ((kind, values),) = step.items()
+    clusters = _list(values)[: 1 if kind != "merge" else None]
+    if len(values) < 2 or (kind != "merge" and len(values) > 2):
+        raise ValueError(f"{kind} has {len(values)} values")
+    for cluster in clusters:
+        if type(cluster) is not int or cluster not in edits.clusters:
+            raise ValueError(f"{str(cluster)[:40]} is no cluster")
+    if len(set(clusters)) < len(clusters):
+        raise ValueError("a cluster stands there twice")
+    if kind == "name" and not isinstance(values[1], str):
+        raise ValueError("the name is no text")
+    if kind == "split" and (type(values[1]) is not int or values[1] != edits._next()):
+        raise ValueError(f"the new cluster must be {edits._next()}")
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("it is no list")
+    return value
 
 
 def edit_run(
@@ -190,7 +226,7 @@ def edit_run(
         before = read_edits(run)
         edits = before.undone() if undo else before.extended(names, merges, splits)
         if edits.has_splits:
-            read_details(folder / DETAILS)  # knows the halves
+            run.details()  # knows the halves
         if edits != before:
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
             own = Output(folder / EDITS, overwrite=True, own=folder, is_held=True)
@@ -202,7 +238,7 @@ def edit_run(
 def edited_labels(run: Run, edits: Edits) -> np.ndarray:
     """The present clusters (N,) of a run's samples."""
     if edits.has_splits:
-        return edits.place.ravel()[read_details(run.folder / DETAILS).parts]
+        return edits.place.ravel()[run.details().parts]
     return edits.place[run.labels, 0]
 
 

@@ -14,15 +14,19 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
-from dcfsc.journal import LIST, RECORD, settle
+from dcfsc.journal import LIST, RECORD, digest, settle
 
-from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
+from .life import CHECKPOINT, DETAILS, LABELS, files_named, is_checkpoint
+from .tables import formula_removed
+
+if TYPE_CHECKING:
+    from dcfsc.report import Details
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
@@ -35,6 +39,32 @@ class Run:
     folder: Path
     record: dict[str, Any]
     labels: np.ndarray
+
+    @property
+    def directory(self) -> str:
+        """The folder that the paths of the samples start from."""
+        found = self.record["data"].get("directory")
+        return found if isinstance(found, str) else ""
+
+    def file(self, name: str) -> Path:
+        """A file of the run, or one line if it is not the one that its record describes."""
+        files, path = self.record.get("files"), self.folder / name
+        if files is not None and digest(path) != files.get(name):
+            raise InputError(
+                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
+                f"run; put the run's own back, or {AGAIN}."
+            )
+        return path
+
+    def details(self) -> Details:
+        """What the run's report is drawn from."""
+        from dcfsc.report import read_details
+
+        path = self.folder / DETAILS
+        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        if not np.array_equal(found.labels, self.labels):
+            raise InputError(f"{path} is of another run; {AGAIN}.")
+        return found
 
 
 def read_run(run: str | os.PathLike[str]) -> Run:
@@ -70,7 +100,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    return Run(folder, record, labels)
+    found = Run(folder, record, labels)
+    found.file(LABELS)
+    return found
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
@@ -82,6 +114,8 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
         for name in ("confidence", "next_best"):
             np.array(columns[name], np.float64)
+        for name in {"path", "true_label"} & columns.keys():
+            columns[name] = list(map(formula_removed, columns[name]))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
     except (ValueError, KeyError, csv.Error):
@@ -96,6 +130,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         written = int(record["dcfsc_run"])
         complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
+        complete &= isinstance(record.get("files", {}), dict)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

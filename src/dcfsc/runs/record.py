@@ -15,6 +15,7 @@ from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
 from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.datasets.images import Reading, check_size
+from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
@@ -48,7 +49,7 @@ def describe_run(
     return {
         "dcfsc_run": FORMAT,
         "method": request.method,
-        "command": request.command,
+        "command": _command(request),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_clusters": int(params["n_clusters"]),
         "seed": encode_parameter("random_state", params["random_state"]),
@@ -59,6 +60,12 @@ def describe_run(
         "features": _describe_features(request.features, transformer),
         "suggestion": None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT),
     }
+
+
+def _command(request: RunRequest) -> str | None:
+    """The command line; the data folder stands in a field of its own, and nowhere else."""
+    given = request.command
+    return given if given is None or request.data.paths is None else without_folders(given)
 
 
 def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | None:
@@ -79,7 +86,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "notes": data.notes,
-        "directory": os.getcwd() if data.paths is not None else None,
+        "directory": None if data.paths is None else os.path.abspath(data.folder or ""),
         "reading": None if data.reading is None else asdict(data.reading),
         "photographs": data.photographs,
     }
