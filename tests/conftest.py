@@ -15,6 +15,14 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def key_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs on files are sealed with a key, which is not made in the home of who tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_tree_of_commands() -> Iterator[None]:
     """Typer's runner builds all commands anew for each call, which takes longer than most calls."""
     with pytest.MonkeyPatch.context() as patch:

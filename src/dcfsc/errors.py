@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 from collections.abc import Iterable
@@ -40,8 +41,9 @@ def writable(name: str) -> str:
 
 def without_folders(command: str) -> str:
     """A command line in which absolute paths are cut to their last part."""
-    words = (word.rstrip("/\\") or word for word in shlex.split(command))
-    absolute = re.compile(r"(^|[=:,])(?:[A-Za-z]:)?[/\\](?:[^=:,]*[/\\])?")
+    part = f"[/{re.escape(os.sep)}]"
+    absolute = re.compile(rf"(^|[=:,])(?:[A-Za-z]:)?{part}(?:[^=:,]*{part})?(?=.)")
+    words = (re.sub(f"(?<=.){part}+$", "", word) for word in shlex.split(command))
     return shlex.join(absolute.sub(r"\1", word) for word in words)
 
 

@@ -193,7 +193,8 @@ def file_links(
         return None
     if shared == Path(shared.anchor) or shared in Path(os.path.expanduser("~")).parents:
         return None
-    return [quote(os.path.relpath(path, base).replace(os.sep, "/")) for path in paths]
+    relative = (os.path.relpath(path, base).replace(os.sep, "/") for path in paths)
+    return [quote(path, errors="surrogateescape") for path in relative]
 
 
 def _all_labels(details: Details) -> dict[str, Any] | None:

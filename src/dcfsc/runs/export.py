@@ -42,7 +42,8 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  #
 class Samples:
     """What there is to say of every sample of a run, with its edits made.
 
-    ``paths`` are absolute, or those to be written; ``files`` may be read, where they are not None.
+    ``given`` are the paths in the run's table and ``paths`` those to be written, first the absolute
+    ones; ``files`` may be read, where they are not None.
     """
 
     edits: Edits
@@ -50,7 +51,7 @@ class Samples:
     confidence: np.ndarray
     next_best: np.ndarray
     paths: list[str] | None
-    relative_paths: list[str] | None
+    given: list[str] | None
     true_labels: list[str] | None
     details: Details | None
     files: list[str | None] | None = None
@@ -89,8 +90,8 @@ def export_run(
         target = out or folder / place[to]
         output = output_of(folder, target, overwrite=overwrite)
     samples = _with_files(read_samples(run, need_details=to == "parquet"), run, to, data)
-    if samples.paths is not None and not absolute_paths:
-        samples = replace(samples, paths=samples.relative_paths)
+    if samples.given is not None and not absolute_paths:
+        samples = replace(samples, paths=_relative(samples.given))
     stage("writing %s", target)
     if to == "folders":
         read = [Path(data or run.directory), *(run.folder / name for name in READ)]
@@ -103,8 +104,7 @@ def export_run(
 
 def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Samples:
     """The samples with the files that may be read, where they are needed."""
-    relative = samples.relative_paths
-    if relative is None:
+    if samples.given is None:
         if to == "folders":
             raise InputError(
                 "the samples of this run did not come from files of their own; export to csv or "
@@ -113,7 +113,7 @@ def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Sampl
         return samples
     if data is not None:
         top = writable(os.path.abspath(data))
-        samples = replace(samples, paths=[os.path.join(top, path) for path in relative])
+        samples = replace(samples, paths=[os.path.join(top, path) for path in samples.given])
     if to == "csv":
         return samples
     if to == "parquet" and data is None and not made_here(run):
@@ -124,7 +124,14 @@ def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Sampl
             stacklevel=3,
         )
         return samples
-    return replace(samples, files=sample_files(run, relative, data))
+    return replace(samples, files=sample_files(run, samples.given, data))
+
+
+def _relative(given: list[str]) -> list[str]:
+    """The paths as they are; absolute ones, of an earlier version, from where all of them begin."""
+    absolute = [os.path.dirname(path) for path in given if os.path.isabs(path)]
+    top = os.path.commonpath(absolute) if absolute else ""
+    return [os.path.relpath(path, top) if os.path.isabs(path) else path for path in given]
 
 
 def read_samples(run: Run, *, need_details: bool = False) -> Samples:
@@ -143,9 +150,6 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     given, paths = columns.get("path"), None
     if given is not None:
         paths = [writable(os.path.join(run.directory, path)) for path in given]
-        if any(map(os.path.isabs, given)):  # in a run of an earlier version
-            top = os.path.commonpath(list(map(os.path.dirname, paths)))
-            given = [os.path.relpath(path, top) for path in paths]
     truth = columns.get("true_label")
     return Samples(edits, clusters, confidence, next_best, paths, given, truth, details)
 
