@@ -163,8 +163,8 @@ def test_only_images_in_the_data_folder_are_read(run: Run, tmp_path: Path, to: s
         *("g0/.hidden.png", "g0/a\0b.png"),
     ]
     forge(run, dict(enumerate(odd)))
+    copy = to == "folders"
     with pytest.warns(UserWarning, match=r"11 of 12 files are left out.*private\.png, ") as told:
-        copy = to == "folders"
         target = export_run(run.folder, to, tmp_path / "out", data=inside, copy=copy)
     assert len(told) == 1
     if to == "folders":

@@ -30,7 +30,6 @@ def export(
             metavar="FOLDER",
             help="The folder of the samples' files, for a run that was made elsewhere or by "
             "version 1.0.",
-            show_default="as recorded",
         ),
     ] = None,
     copy: Annotated[
