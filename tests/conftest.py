@@ -15,8 +15,8 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def key_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs on files are sealed with a key, which is not made in the home of who tests."""
+def marks_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """That a run was made here is not kept in the home of who tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -77,10 +77,10 @@ def test_usage_errors() -> None:
 
 
 def test_variables_of_a_mat_file(place: Path) -> None:
-    names = {f"x{i}": np.eye(4) for i in range(3)}
-    scipy.io.savemat("odd.mat", names)
-    Path("odd.mat").write_bytes(Path("odd.mat").read_bytes().replace(b"x0", b"\x1bc"))
-    dcfsc("fit", "odd.mat", "-k", 2, *OPTIONS, code=2)
+    rng = np.random.default_rng(0)
+    scipy.io.savemat("odd.mat", {"qzx": rng.normal(size=(5, 12)), "gnd": np.arange(12) % 2})
+    Path("odd.mat").write_bytes(Path("odd.mat").read_bytes().replace(b"qzx", b"\x1b[x"))
+    assert "\\x1b[x holds samples in columns" in dcfsc("fit", "odd.mat", "-k", 2, *OPTIONS)
 
 
 @pytest.mark.parametrize("name", [ESCAPES, "[/b]", "[red]x[/red] :smile:"])

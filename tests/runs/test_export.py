@@ -272,48 +272,51 @@ def test_a_merged_cluster_is_not_split(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "where"),
     [
-        ("", "in the file: Expecting value"),
+        ("", "as a whole"),
+        ("[" * 100_000, "as a whole"),
         ("[]", "in dcfsc_edits"),
-        ("[" * 100_000, "in the file"),
-        ('{"dcfsc_edits": true}', "in dcfsc_edits: it is no format"),
-        ('{"dcfsc_edits": 1}', "in commands: it lacks 'commands'"),
-        ('{"dcfsc_edits": 1, "commands": {}}', "in commands: it is no list"),
-        ('{"dcfsc_edits": 1, "commands": [[], 1]}', "in commands: it is no list"),
-        ([{"eat": [1]}], "'eat'.* is not one of name, merge, split"),
-        ([{"name": [0, "x"], "merge": [0, 1]}], "is not one of"),
-        ([{"name": ["a", "b"]}], "a is no cluster"),
-        ([{"name": [True, "b"]}], "True is no cluster"),
-        ([{"name": [5, "b"]}], "5 is no cluster"),
-        ([{"name": [0, 1]}], "the name is no text"),
-        ([{"name": [0, "a\nb"]}], "cannot name a cluster"),
-        ([{"name": [0, "a", "b"]}], "name has 3 values"),
-        ([{"merge": []}], "merge has 0 values"),
-        ([{"merge": [0, -1]}], "-1 is no cluster"),
-        ([{"merge": [0, 1]}, {"merge": [1, 0]}], r"in commands\[0\]\[1\]: 1 is no cluster"),
-        ([{"merge": [0, 0]}], "stands there twice"),
-        ([{"merge": [0, [1]]}], r"\[1\] is no cluster"),
-        ([{"merge": [0, 1.0]}], "1.0 is no cluster"),
-        ([{"split": [0, 10**9]}], r"in commands\[0\]\[0\]: the new cluster must be 3"),
-        ([{"split": [0, 10**30]}], "the new cluster must be 3"),
-        ([{"split": [-1, 3]}], "-1 is no cluster"),
-        ([{"split": [0, 3]}, {"split": [3, 4]}], "already half of a fitted cluster"),
+        ('{"dcfsc_edits": true}', "in dcfsc_edits"),
+        ('{"dcfsc_edits": "1"}', "in dcfsc_edits"),
+        ('{"dcfsc_edits": -1}', "in dcfsc_edits"),
+        ('{"dcfsc_edits": 1}', "in commands"),
+        ('{"dcfsc_edits": 1, "commands": [[], 1]}', "in commands"),
+        ([{"eat": [1, 2]}], "in commands[0][0]: {'eat': [1, 2]}"),
+        ([{"name": [0, "x"], "merge": [0, 1]}], "in commands[0][0]"),
+        ([{"name": ["a", "b"]}], "in commands[0][0]"),
+        ([{"name": [True, "b"]}], "in commands[0][0]"),
+        ([{"name": [5, "b"]}], "in commands[0][0]"),
+        ([{"name": [0, 1]}], "in commands[0][0]"),
+        ([{"name": [0, "a\nb"]}], "in commands[0][0]"),
+        ([{"name": [0, "a", "b"]}], "in commands[0][0]"),
+        ([{"merge": []}], "in commands[0][0]: {'merge': []}"),
+        ([{"merge": "01"}], "in commands[0][0]"),
+        ([{"merge": [0, -1]}], "in commands[0][0]: {'merge': [0, -1]}"),
+        ([{"merge": [0, 1]}, {"merge": [1, 0]}], "in commands[0][1]: {'merge': [1, 0]}"),
+        ([{"merge": [0, 0]}], "in commands[0][0]"),
+        ([{"merge": [0, [1]]}], "in commands[0][0]"),
+        ([{"merge": [0, 1.0]}], "in commands[0][0]"),
+        ([{"split": [0, 10**9]}], "in commands[0][0]: {'split': [0, 1000000000]}"),
+        ([{"split": [0, 10**30]}], "in commands[0][0]"),
+        ([{"split": [-1, 3]}], "in commands[0][0]"),
+        ([{"split": [0, 3]}, {"split": [3, 4]}], "in commands[0][1]: {'split': [3, 4]}"),
     ],
 )
-def test_edits_that_no_command_wrote_are_refused_in_one_line(run: Run, content, reason) -> None:
+def test_edits_that_no_command_wrote_are_refused_in_one_line(run: Run, content, where) -> None:
     if isinstance(content, list):
         content = json.dumps({"dcfsc_edits": 1, "commands": [content]})
     (run.folder / EDITS).write_text(content)
-    with pytest.raises(InputError, match=r"edits\.json is damaged .*" + reason) as refusal:
+    with pytest.raises(InputError) as refusal:
         read_edits(run)
-    assert "delete it to return to the fitted clusters" in str(refusal.value)
+    assert f"edits.json is damaged {where}" in str(refusal.value)
+    assert str(refusal.value).endswith("; delete it to return to the fitted clusters.")
 
 
 def test_edits_of_a_great_size_are_not_read(run: Run) -> None:
     with open(run.folder / EDITS, "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=r"edits\.json is damaged in the file: it has more than"):
+    with pytest.raises(InputError, match=r"edits\.json is damaged as a whole; delete"):
         read_edits(run)
 
 

@@ -74,7 +74,7 @@ def forge(run: Run, paths: dict[int, str] | None = None, version: bool = True, *
     columns["path"] = list(map(no_formula, columns["path"]))
     write_table(run.folder / "labels.csv", columns)
     record = json.loads((run.folder / "run.json").read_text())
-    del record["files"], record["seal"]
+    del record["files"]
     record["data"] |= data
     (run.folder / "run.json").write_text(json.dumps(record))
 
@@ -99,11 +99,8 @@ def test_another_person_names_the_data_folder(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
-    for _ in range(2):
-        with pytest.raises(InputError, match=r"was not made here.* say with --data in"):
-            export_run(run.folder, "folders", tmp_path / "out")
-        (tmp_path / "theirs" / "dcfsc").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "theirs" / "dcfsc" / "key").write_bytes(b"")
+    with pytest.raises(InputError, match=r"was not made here.* say with --data in"):
+        export_run(run.folder, "folders", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     target = export_run(run.folder, "folders", tmp_path / "out", data=photos(run), copy=True)
     assert len(exported(target)) == 12
@@ -119,26 +116,12 @@ def test_a_record_that_was_changed_is_not_trusted(run: Run, tmp_path: Path) -> N
         export_run(run.folder, "folders", tmp_path / "out")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
-def test_the_key_is_private(made: Path) -> None:
-    key = Path(os.environ["XDG_STATE_HOME"], "dcfsc", "key")
-    assert key.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(key.parent) == ["key"]
-    try:
-        key.chmod(0o644)
-        assert not made_here(read_run(made / "run"))
-    finally:
-        key.chmod(0o600)
-    assert made_here(read_run(made / "run"))
-
-
 def test_without_a_home_a_run_is_made_all_the_same(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
     data = load(made / "secret place" / "photos")
     run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
-    assert run.record["seal"] is None
     assert not made_here(run)
 
 
@@ -185,12 +168,14 @@ def test_a_run_with_no_file_in_the_folder_is_refused(run: Run, tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-def test_thumbnails_of_a_received_run_are_those_of_its_report(run: Run, tmp_path: Path) -> None:
+def test_thumbnails_of_a_received_run_are_of_the_data_folder(run: Run, tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     picture(tmp_path / "private.png", 5, side=20)
     forge(run, {0: str(tmp_path / "private.png")})
-    with pytest.warns(UserWarning, match="thumbnails are only those in its report.*--data"):
-        target = export_run(run.folder, "parquet")
+    with pytest.raises(InputError, match=r"was not made here.*--data"):
+        export_run(run.folder, "parquet")
+    with pytest.warns(UserWarning, match="1 of 12 files are left out"):
+        target = export_run(run.folder, "parquet", data=photos(run))
     shown = [Image.open(io.BytesIO(t)).size for t in pq.read_table(target)["thumbnail"].to_pylist()]
     assert (20, 20) not in shown
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfsc.report import charts
 from dcfsc.report.details import Details
-from dcfsc.report.page import HERE, environment, file_links, sprites
+from dcfsc.report.page import HERE, environment, sprites
 from dcfsc.report.sections import HEAT, TABLE_LIMIT
 from dcfsc.report.thumbnails import heat_map
 
@@ -59,15 +59,10 @@ class Comparison:
 
 
 def write_comparison(
-    path: Path,
-    comparison: Comparison,
-    details: Details | None,
-    record: Mapping[str, Any],
-    base: Path,
+    path: Path, comparison: Comparison, details: Details | None, links: Sequence[str] | None = None
 ) -> None:
-    """Write a page that will lie in ``base``; pictures are of the first run, with its record."""
-    files = [] if details is None else details.files.tolist()
-    page = render_comparison(comparison, details, file_links(record, files, base.absolute()))
+    """Write the page; pictures are of the first run's ``details``, with ``links`` to its files."""
+    page = render_comparison(comparison, details, links)
     path.write_text(page, encoding="utf-8")
 
 

@@ -183,8 +183,8 @@ def file_links(
     None where the way from there leads through the root or above the home, as it would tell the
     whole path of the data folder.
     """
-    top = record["data"].get("directory")
-    paths = [os.path.abspath(os.path.join(top if isinstance(top, str) else "", f)) for f in files]
+    top = record["data"].get("directory") or ""
+    paths = [os.path.abspath(os.path.join(top, file)) for file in files]
     if absolute_paths:
         return [Path(path).as_uri() for path in paths]
     try:

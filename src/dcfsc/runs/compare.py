@@ -14,6 +14,7 @@ from dcfsc.errors import InputError
 from dcfsc.ownership import Output
 from dcfsc.report import Details
 from dcfsc.report.comparison import Comparison, Flow, Side, write_comparison
+from dcfsc.report.page import file_links
 
 from .edits import read_edits
 from .export import Samples, read_samples
@@ -38,8 +39,10 @@ def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = F
     rows = matched_rows(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
     with output.open() as part:
-        run = read[0].run
-        write_comparison(part, comparison, _details(run), run.record, target.parent)
+        run, details = read[0].run, _details(read[0].run)
+        files = [] if details is None else details.files.tolist()
+        links = file_links(run.record, files, target.absolute().parent)
+        write_comparison(part, comparison, details, links)
     return comparison
 
 

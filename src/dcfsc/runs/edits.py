@@ -156,58 +156,47 @@ def read_edits(run: Run) -> Edits:
     path, K = run.folder / EDITS, int(run.record["n_clusters"])
     if not path.is_file():
         return Edits(K)
-    place = "the file"
+    where = "as a whole"
     try:
         if path.stat().st_size > LONGEST_FILE:
-            raise ValueError(f"it has more than {LONGEST_FILE:,} bytes")
+            raise ValueError("too long")
         content = json.loads(path.read_bytes())
-        place = "dcfsc_edits"
+        where = "in dcfsc_edits"
         if type(written := content["dcfsc_edits"]) is not int or written < 1:
-            raise ValueError("it is no format")
+            raise ValueError("no format")
         if written > FORMAT:
             raise InputError(f"{path} was written by a later dcfsc; upgrade dcfsc.")
-        place, edits = "commands", Edits(K)
-        for i, command in enumerate(_list(content["commands"])):
-            for j, step in enumerate(_list(command)):
-                place = f"commands[{i}][{j}]"
-                _check_step(edits, step)
+        where, edits = "in commands", Edits(K)
+        for i, command in enumerate(content["commands"]):
+            for j, step in enumerate(command):
+                where = f"in commands[{i}][{j}]: {str(step)[:60]}"
+                if not _is_step(step, edits):
+                    raise ValueError("no step")
                 edits._apply(step)
+        return Edits(K, tuple(map(tuple, content["commands"])))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, LookupError, TypeError, RecursionError) as error:  # JSON may say anything
-        if isinstance(error, InputError) and place == "dcfsc_edits":
+        if isinstance(error, InputError) and where == "in dcfsc_edits":
             raise
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise InputError(
-            f"{path} is damaged in {place}: {reason[:200]}; delete it to return to the fitted "
-            "clusters."
+            f"{path} is damaged {where}; delete it to return to the fitted clusters."
         ) from None
-    return Edits(K, tuple(map(tuple, content["commands"])))
 
 
-def _check_step(edits: Edits, step: Any) -> None:
-    """Raise ValueError for a step that ``dcfsc name`` would not write after these edits."""
-    if not isinstance(step, dict) or len(step) != 1 or not step.keys() <= set(STEPS):
-        raise ValueError(f"{str(step)[:40]} is not one of {', '.join(STEPS)}")
+def _is_step(step: Any, edits: Edits) -> bool:
+    """Whether ``dcfsc name`` might write the step after these edits."""
+    if not isinstance(step, dict) or len(step) != 1:
+        return False
     ((kind, values),) = step.items()
-    clusters = _list(values)[: 1 if kind != "merge" else None]
-    if len(values) < 2 or (kind != "merge" and len(values) > 2):
-        raise ValueError(f"{kind} has {len(values)} values")
-    for cluster in clusters:
-        if type(cluster) is not int or cluster not in edits.clusters:
-            raise ValueError(f"{str(cluster)[:40]} is no cluster")
-    if len(set(clusters)) < len(clusters):
-        raise ValueError("a cluster stands there twice")
-    if kind == "name" and not isinstance(values[1], str):
-        raise ValueError("the name is no text")
-    if kind == "split" and (type(values[1]) is not int or values[1] != edits._next()):
-        raise ValueError(f"the new cluster must be {edits._next()}")
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("it is no list")
-    return value
+    if kind not in STEPS or not isinstance(values, list) or len(values) < 2:
+        return False
+    clusters = values if kind == "merge" else values[:1]
+    known = all(type(cluster) is int and cluster in edits.clusters for cluster in clusters)
+    if kind == "merge":
+        return known and len(set(values)) == len(values)
+    last = isinstance(values[1], str) if kind == "name" else values[1] == edits._next()
+    return known and last and len(values) == 2
 
 
 def edit_run(

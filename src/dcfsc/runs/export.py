@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +24,16 @@ from dcfsc.report import Details
 from dcfsc.stages import stage
 
 from .edits import Edits, edited_details, read_edits
-from .folder import Run, read_columns, read_run
-from .life import CSV, DETAILS, PARQUET, READ, reserved
+from .folder import AGAIN, Run, read_columns, read_run
+from .life import CSV, DETAILS, LABELS, PARQUET, READ, reserved
 from .outputs import output_of
 from .tables import certainty_columns, no_formula, write_table
-from .trust import made_here, sample_files
+from .trust import sample_files
 
 KINDS = ("folders", "csv", "parquet")
 THUMBNAIL_SIDE = 128
 ROWS_AT_A_TIME = 1_000
-LONGEST, LONGEST_SUFFIX = 200, 20  # of a name, in bytes, so that there is room for a number
+LONGEST = 200  # of a name, in bytes, so that there is room for a number
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # on Windows
 
 
@@ -104,27 +103,18 @@ def export_run(
 
 def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Samples:
     """The samples with the files that may be read, where they are needed."""
-    if samples.given is None:
-        if to == "folders":
-            raise InputError(
-                "the samples of this run did not come from files of their own; export to csv or "
-                "parquet."
-            )
-        return samples
-    if data is not None:
-        top = writable(os.path.abspath(data))
-        samples = replace(samples, paths=[os.path.join(top, path) for path in samples.given])
-    if to == "csv":
-        return samples
-    if to == "parquet" and data is None and not made_here(run):
-        warnings.warn(
-            f"{run.folder} was not made here, so that thumbnails are only those in its report; say "
-            "with --data in which folder its samples are.",
-            UserWarning,
-            stacklevel=3,
+    given = samples.given
+    if given is None and to == "folders":
+        raise InputError(
+            "the samples of this run did not come from files of their own; export to csv or "
+            "parquet."
         )
-        return samples
-    return replace(samples, files=sample_files(run, samples.given, data))
+    if given is not None and data is not None:
+        top = writable(os.path.abspath(data))
+        samples = replace(samples, paths=[os.path.join(top, path) for path in given])
+    if given is not None and to != "csv":
+        samples = replace(samples, files=sample_files(run, given, data))
+    return samples
 
 
 def _relative(given: list[str]) -> list[str]:
@@ -145,7 +135,9 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     else:
         clusters = edits.place[run.labels, 0]
         confidence = np.array(columns["confidence"], np.float64)
-        next_best = np.array(columns["next_best"], np.int64)
+        next_best = np.array(columns["next_best"], np.float64).astype(np.int64)
+        if next_best.max(initial=-1) >= len(edits.place):
+            raise InputError(f"{run.folder / LABELS} is damaged in 'next_best'; {AGAIN}.")
         next_best = np.where(next_best < 0, -1, edits.place[next_best, 0])
     given, paths = columns.get("path"), None
     if given is not None:
@@ -271,12 +263,10 @@ def _one_on_disk(name: str) -> str:
 
 def _short(name: str) -> str:
     """A name that has room for a number."""
-    stem, suffix = os.path.splitext(name)
-    if len(os.fsencode(name)) > LONGEST:
-        while len(os.fsencode(stem)) > LONGEST // 2:
-            stem = stem[:-1]
-        return stem + suffix[:LONGEST_SUFFIX]
-    return name
+    raw = os.fsencode(name)
+    if len(raw) <= LONGEST:
+        return name
+    return b"".join((raw[: LONGEST // 2], raw[-LONGEST // 8 :])).decode("utf-8", "ignore")
 
 
 # Parquet --------------------------------------------------------------------------------------

@@ -43,8 +43,7 @@ class Run:
     @property
     def directory(self) -> str:
         """The folder that the paths of the samples start from."""
-        found = self.record["data"].get("directory")
-        return found if isinstance(found, str) else ""
+        return self.record["data"].get("directory") or ""
 
     def file(self, name: str) -> Path:
         """A file of the run, or one line if it is not the one that its record describes."""
@@ -131,6 +130,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         written = int(record["dcfsc_run"])
         complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
         complete &= isinstance(record.get("files", {}), dict)
+        complete &= isinstance(record["data"].get("directory") or "", str)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

@@ -46,10 +46,13 @@ def describe_run(
     """What a run is, before it is done."""
     params = estimator.get_params(deep=False)
     device = resolve_device(params.get("device", "cpu"))
+    command = request.command
+    if command is not None and request.data.paths is not None:
+        command = without_folders(command)  # the data folder has a field of its own
     return {
         "dcfsc_run": FORMAT,
         "method": request.method,
-        "command": _command(request),
+        "command": command,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_clusters": int(params["n_clusters"]),
         "seed": encode_parameter("random_state", params["random_state"]),
@@ -60,12 +63,6 @@ def describe_run(
         "features": _describe_features(request.features, transformer),
         "suggestion": None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT),
     }
-
-
-def _command(request: RunRequest) -> str | None:
-    """The command line; the data folder stands in a field of its own, and nowhere else."""
-    given = request.command
-    return given if given is None or request.data.paths is None else without_folders(given)
 
 
 def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | None:

@@ -1,64 +1,46 @@
 """Which files of a run's samples are read: a run may come from somebody else, and name any file.
 
-The record of a run on files has a seal, made with a key that only its user has. With it, the run
-was made here, and its files are those that ``fit`` read. Without it, a person says which folder the
-samples are in, and only what is in that folder is read.
+Of a run that this user made here, as a mark in the user's folder shows, they are those that ``fit``
+read. Of any other a person says which folder they are in, and only what is in it is read.
 """
 
 from __future__ import annotations
 
-import hmac
-import json
 import os
 import re
-import secrets
-import stat
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from dcfsc.datasets.images import ImageSource, bombs_are_errors, decoding
 from dcfsc.errors import InputError
-from dcfsc.files import new_stage, remove_abandoned, rename_new
+from dcfsc.journal import RECORD, digest
 
 from .folder import Run
 
-KEY_BYTES = 32
 SHOWN = 3
 
 
-def seal(record: dict[str, Any], make_key: bool = False) -> str | None:
-    """The seal that a record has if it was made here; None where there is no key."""
+def remember(record: Path) -> None:
+    """Keep in mind that the run of this record was made here."""
     with suppress(OSError, RuntimeError):  # a home that takes no files, or none at all
-        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        path = Path(home, "dcfsc", "key")
-        if make_key and not path.exists():
-            _make_key(path)
-        status, key = path.lstat(), path.read_bytes()
-        private = os.name == "nt" or not (status.st_mode & 0o077 or status.st_uid != os.getuid())
-        if stat.S_ISREG(status.st_mode) and private and len(key) == KEY_BYTES:
-            text = json.dumps(json.loads(json.dumps({**record, "seal": ""})), sort_keys=True)
-            return hmac.new(key, text.encode(), "sha256").hexdigest()
-    return None
-
-
-def _make_key(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    remove_abandoned(path.parent)
-    with new_stage(path.parent) as stage, suppress(FileExistsError):
-        part = stage / path.name
-        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        rename_new(part, path)
+        mark = _mark(record)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def made_here(run: Run) -> bool:
-    """Whether this user made the run."""
-    expected = seal(run.record)
-    return expected is not None and run.record.get("seal") == expected
+    with suppress(OSError, RuntimeError):
+        return _mark(run.folder / RECORD).is_file()
+    return False
+
+
+def _mark(record: Path) -> Path:
+    """An empty file in the user's own folder, with the record's digest for a name."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home, "dcfsc", "runs", str(digest(record)))
 
 
 def sample_files(run: Run, paths: Sequence[str], data: Path | None) -> list[str | None]:

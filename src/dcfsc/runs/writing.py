@@ -28,7 +28,7 @@ from .life import (
 )
 from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
-from .trust import seal
+from .trust import remember
 
 
 def write_run(
@@ -37,7 +37,7 @@ def write_run(
     """All files, or none of them: an earlier run in the folder is whole until this one is.
 
     Its predictions and exports stay; its edits are kept as ``edits.1.json``. The caller holds the
-    folder. The ``record`` is given the digests of the other files, and its seal.
+    folder. The ``record`` is given the digests of the other files.
     """
     adopt_held(folder)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
@@ -50,10 +50,9 @@ def write_run(
         if transformer is not None:
             transformer.write_model(place / FEATURES)
         record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
-        if record["data"]["directory"] is not None:
-            record["seal"] = seal(record, make_key=True)
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
+        remember(place / RECORD)
     for name in kept.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
