@@ -74,7 +74,7 @@ def forge(run: Run, paths: dict[int, str] | None = None, version: bool = True, *
     columns["path"] = list(map(no_formula, columns["path"]))
     write_table(run.folder / "labels.csv", columns)
     record = json.loads((run.folder / "run.json").read_text())
-    del record["files"]
+    record.pop("files", None)
     record["data"] |= data
     (run.folder / "run.json").write_text(json.dumps(record))
 
@@ -238,7 +238,7 @@ def test_odd_names_come_back_from_the_table(tmp_path: Path) -> None:
     [
         ["g2/6-im.png", "g2-6/im.png", "g3/im.png", "g3/7-im.png", "g4/2-im.png", "g4/3-im.png"],
         ["a/IM.png", "b/im.png", "c/Im.PNG", "d/0-im.png", "d/1-im.png"],
-        ["a/\u00e9.png", "b/e\u0301.png", "c/E\u0301.png", "c/stra\u00dfe.png", "d/STRASSE.png"],
+        ["a/\u00e9.png", "b/e\u0301.png", "c/stra\u00dfe.png", "d/STRASSE.png"],
         [f"{k}/{'x' * 251}.png" for k in "abcdef"],
     ],
 )

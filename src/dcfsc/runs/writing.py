@@ -52,7 +52,8 @@ def write_run(
         record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
-        remember(place / RECORD)
+        if data.paths is not None:
+            remember(place / RECORD)
     for name in kept.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
