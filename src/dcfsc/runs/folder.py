@@ -50,8 +50,8 @@ class Run:
         files, path = self.record.get("files"), self.folder / name
         if files is not None and digest(path) != files.get(name):
             raise InputError(
-                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
-                f"run; put the run's own back, or {AGAIN}."
+                f"{path} is not the one that {RECORD} describes: it is damaged, was changed, or is of "
+                f"another run; put the run's own back, or {AGAIN}."
             )
         return path
 
@@ -61,7 +61,10 @@ class Run:
 
         path = self.folder / DETAILS
         found = read_details(path, (self.record.get("files") or {}).get(LABELS))
-        if not np.array_equal(found.labels, self.labels):
+        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        if not known or not all(
+            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+        ):
             raise InputError(f"{path} is of another run; {AGAIN}.")
         return found
 
