@@ -300,6 +300,10 @@ def run(earlier: Path, inputs: Path) -> Path:
 
 
 def newer_format(model: Path) -> None:
+    """As if a later version had written the run."""
+    saved = json.loads((model.parent / "run.json").read_text())
+    del saved["files"]
+    (model.parent / "run.json").write_text(json.dumps(saved))
     content = model.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])

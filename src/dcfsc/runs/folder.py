@@ -16,15 +16,19 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
-from dcfsc.journal import LIST, RECORD, settle
+from dcfsc.journal import LIST, RECORD, digest, settle
 
-from .life import CHECKPOINT, LABELS, READ, files_named, is_checkpoint
+from .life import CHECKPOINT, DETAILS, LABELS, READ, files_named, is_checkpoint
+from .tables import formula_removed
+
+if TYPE_CHECKING:
+    from dcfsc.report import Details
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
@@ -53,6 +57,7 @@ FIELDS: dict[str, dict[str, type]] = {
         "lam_": float,
         "effective_dof_": float,
         "cluster_sizes": list,
+        "files": dict,
     },
     "data": {
         "name": str,
@@ -79,6 +84,34 @@ class Run:
     folder: Path
     record: dict[str, Any]
     labels: np.ndarray
+
+    @property
+    def directory(self) -> str:
+        """The folder that the paths of the samples start from."""
+        return self.record["data"].get("directory") or ""
+
+    def file(self, name: str) -> Path:
+        """A file of the run, or one line if it is not the one that its record describes."""
+        files, path = self.record.get("files"), self.folder / name
+        if files is not None and digest(path) != files.get(name):
+            raise InputError(
+                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
+                f"run; put the run's own back, or {AGAIN}."
+            )
+        return path
+
+    def details(self) -> Details:
+        """What the run's report is drawn from."""
+        from dcfsc.report import read_details
+
+        path = self.folder / DETAILS
+        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        if not known or not all(
+            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+        ):
+            raise InputError(f"{path} is of another run; {AGAIN}.")
+        return found
 
 
 def read_run(run: str | os.PathLike[str]) -> Run:
@@ -117,7 +150,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    return Run(folder, record, labels)
+    found = Run(folder, record, labels)
+    found.file(LABELS)
+    return found
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
@@ -129,6 +164,8 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
         for name in ("confidence", "next_best"):
             np.array(columns[name], np.float64)
+        for name in {"path", "true_label"} & columns.keys():
+            columns[name] = list(map(formula_removed, columns[name]))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
     except (ValueError, KeyError, csv.Error):
