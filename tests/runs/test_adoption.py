@@ -85,7 +85,7 @@ def test_a_file_that_only_bears_the_name_is_not(old: Path, name: str, odd: str) 
     assert adopted(old) == FILES - {name}
 
 
-@pytest.mark.parametrize("label", ["1000000000000", "-1", "x", "", "3"])
+@pytest.mark.parametrize("label", ["1000000000000", "-1", "x", "", "3", "1"])
 def test_labels_with_another_one_are_not(old: Path, label: str) -> None:
     with open(old / "labels.csv", "a", encoding="utf-8") as file:
         file.write(f"90,{label},1,0\n")
