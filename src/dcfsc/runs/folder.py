@@ -95,8 +95,8 @@ class Run:
         files, path = self.record.get("files"), self.folder / name
         if files is not None and digest(path) != files.get(name):
             raise InputError(
-                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
-                f"run; put the run's own back, or {AGAIN}."
+                f"{path} is not the one that {RECORD} describes: it is damaged, changed or of "
+                f"another run; put the run's own back, or {AGAIN}."
             )
         return path
 
