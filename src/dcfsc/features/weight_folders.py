@@ -6,7 +6,6 @@ So no Python of the folder runs, nothing is unpickled, and nothing that a file n
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,9 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.files import read_json as read_json_file
 
 CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
-LONGEST_JSON = 1 << 24
 # What a config says about code, sources and classes; features need none of it.
 UNUSED = {"auto_map", "_name_or_path", "name_or_path", "architectures", "transformers_version"} | {
     *("id2label", "label2id", "num_labels", "pretrained_cfg", "custom_pipelines", "license"),
@@ -43,12 +42,10 @@ def own_file(folder: Path, name: str) -> Path | None:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        if file.stat().st_size > LONGEST_JSON:
-            raise ValueError("it is too long")
-        value = json.loads(file.read_bytes())
+        value = read_json_file(file)
         if not isinstance(value, dict):
             raise ValueError("it holds no object")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"cannot read {file}: {str(error).splitlines()[0][:200]}") from None
     return value
 
