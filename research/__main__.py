@@ -87,7 +87,7 @@ def reproduce(
             force=force,
             shard=(int(match[1]), int(match[2])),
             jobs=jobs,
-            report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+            report=(lambda line: None) if quiet else output.say,
         )
 
 
@@ -107,7 +107,7 @@ def datasets() -> None:
         classes = "any" if info.classes is None else str(info.classes)
         rows.append((info.name, number, shape, classes, here, how or ""))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
-    print(f"data root: {data_root()} (set it with DCFSC_DATA)")
+    output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import header_of
+from dcfsc.files import WriteError, header_of, read_json
 from dcfsc.journal import LIST, MOVING_SECONDS, RECORD, RUN, Filled, digest, held, is_record
 from dcfsc.ownership import Output
 
-from .life import DETAILS, FEATURES, LABELS, MODEL, READ, REPORT
+from .life import DETAILS, EDITS, FEATURES, LABELS, MODEL, READ, REPORT
 
 PAGE = b"dcfsc report"  # stands on every page
 
@@ -44,10 +44,9 @@ def numbered_output(run: Path, target: Path) -> Output:
 
 def adopt(run: Path) -> None:
     """Give a run of version 1.0, which kept no list, one of the files that fit its record."""
-    if is_listed(run):
-        return
-    with held(run, MOVING_SECONDS):
-        adopt_held(run)
+    if not is_listed(run):
+        with suppress(WriteError), held(run, MOVING_SECONDS):  # a folder that is only read from
+            adopt_held(run)
 
 
 def is_listed(run: Path) -> bool:
@@ -58,25 +57,21 @@ def adopt_held(run: Path) -> None:
     """The same, by who holds the folder."""
     if is_listed(run):
         return
-    record = json.loads((run / RECORD).read_bytes())
-    fitting = [name for name, fits in _FITS.items() if _is_file(run / name) and fits(run, record)]
+    record = read_json(run / RECORD)
+    there = [name for name in _FITS if os.path.isfile(run / name)]
+    fitting = [n for n in there if not os.path.islink(run / n) and _FITS[n](run, record)]
     listed = Filled(RUN, {})
     for name in (RECORD, *fitting):
         listed = listed.adding(name, digest(run / name))
     listed.write(run)
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
 def _labels_fit(run: Path, record: dict[str, Any]) -> bool:
     try:
         with open(run / LABELS, encoding="utf-8", newline="") as file:
             sizes = Counter(int(row["label"]) for row in csv.DictReader(file))
-        given = list(record["cluster_sizes"])
-        return bool(sizes) and [sizes.get(k, 0) for k in range(max(sizes) + 1)] == given
-    except (ValueError, KeyError, TypeError, csv.Error):
+        return bool(sizes) and sizes == Counter(dict(enumerate(record["cluster_sizes"])))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return False
 
 
@@ -99,7 +94,15 @@ def _model_fits(run: Path, record: dict[str, Any]) -> bool:
     return bool(record.get("model")) and found == record.get("n_clusters")
 
 
+def _edits_fit(run: Path, record: dict[str, Any]) -> bool:
+    try:
+        return "dcfsc_edits" in read_json(run / EDITS)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 _FITS = {
+    EDITS: _edits_fit,
     LABELS: _labels_fit,
     MODEL: _model_fits,
     FEATURES: lambda run, record: (
