@@ -152,8 +152,6 @@ def take_lock(descriptor: int) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
     except OSError as error:
         if error.errno in _WITHOUT_LOCKS:
             return False

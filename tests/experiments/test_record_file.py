@@ -129,3 +129,20 @@ def test_a_link_is_not_followed(path):
     with pytest.raises(OSError, match="symbolic links"):
         record_file.append(path, record("a"))
     assert other.read_text() == "mine"
+
+
+LINES = [b"a note", b"[1, 2]", b'{"no": "key"}', b'{"key": 3}', b"\xff\xfe", b"[" * 9000]
+
+
+def test_lines_that_are_no_records_are_counted_in_one_line(path):
+    for key in ("b", "a"):
+        record_file.append(path, record(key))
+    path.write_bytes(path.read_bytes() + b"".join(line + b"\n" for line in LINES))
+    with pytest.warns(UserWarning, match=r"ssc\.jsonl has 6 lines that are no results"):
+        assert list(record_file.read(path)) == ["a", "b"]
+
+
+def test_a_pipe_is_not_waited_for(path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert record_file.read(path) == {}

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,25 @@ Record = dict[str, Any]
 _WAIT_SECONDS = 0.01
 
 
-def read(path: Path) -> dict[str, Record]:
+def read(path: Path, ours: Callable[[Record], bool] = bool) -> dict[str, Record]:
     """The records by key, in the order of their keys; empty if there is no file."""
+    records, foreign = _parsed_lines(path, ours)
+    if foreign:
+        message = f"{path} has {foreign} lines that are no results; they count for nothing."
+        warnings.warn(message, UserWarning, stacklevel=2)
+    return {record["key"]: record for record in sorted(records, key=lambda r: str(r["key"]))}
+
+
+def _parsed_lines(path: Path, ours: Callable[[Record], bool]) -> tuple[list[Record], int]:
+    """The records of a file, and the number of its whole lines that are none."""
     try:
-        content = path.read_bytes()
+        lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
     except OSError:
-        return {}
-    records = {}
-    for line in content.splitlines():
-        record = _parsed(line)
-        if record is not None:
-            records[str(record["key"])] = record
-    return dict(sorted(records.items()))
+        lines = [b""]
+    parsed = [_parsed(line) for line in lines]
+    records = [record for record in parsed if record is not None and ours(record)]
+    cut_short = parsed[-1] is None
+    return records, len(parsed) - len(records) - cut_short
 
 
 def append(path: Path, record: Record) -> None:
@@ -72,9 +80,9 @@ def _line(record: Record) -> bytes:
 def _parsed(line: bytes) -> Record | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "key" in record else None
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
 def _append(path: Path, descriptor: int, records: Iterable[Record]) -> None:
@@ -107,7 +115,7 @@ def _locked(path: Path) -> Iterator[int]:
                     _append(path, descriptor, kept)
                 yield descriptor
                 return
-            kept += read(path).values()
+            kept += _parsed_lines(path, bool)[0]
             set_aside(path)
         finally:
             os.close(descriptor)
