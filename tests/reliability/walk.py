@@ -407,7 +407,8 @@ def measured(chosen: list[tuple[Case, int]], jobs: int, tell: bool = False) -> l
 
 def _worker(place: Path, chosen: list[tuple[Case, int]], tell: bool) -> None:
     place.mkdir()
-    os.environ |= {"HOME": f"{place}/world/home", "XDG_CACHE_HOME": f"{place}/cache"}
+    own = {f"XDG_{name}_HOME": f"{place}/{name.lower()}" for name in ("CACHE", "STATE")}
+    os.environ |= {"HOME": f"{place}/world/home", **own}
     warm()
     world = World(place)
     world.build()
