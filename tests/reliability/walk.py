@@ -273,7 +273,7 @@ def walked(case: Case, world: World, every: int) -> dict[str, Any]:
         word = prepared(case, world)
         read_only = "read-only" in case.target
         if read_only:
-            give_away(world, word)
+            give_away(world)
         before = snapshot(world.path)
         command, words = COMMANDS[case.command], work_of(case, word)
 

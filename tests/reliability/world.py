@@ -212,7 +212,7 @@ def forked(work: Callable[[], Any], world: World, read_only: bool = False) -> tu
     return faults.forked(careful, world.desk, said)
 
 
-def give_away(world: World, word: str) -> None:
+def give_away(world: World) -> None:
     """Let another user have the world, except what is read-only."""
     if os.geteuid() != 0:
         return
