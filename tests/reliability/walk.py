@@ -416,7 +416,7 @@ def _worker(place: Path, chosen: list[tuple[Case, int]], tell: bool) -> None:
     for case, every in chosen:
         results.append(walked(case, world, every))
         if tell:
-            print(json.dumps(results[-1]), flush=True)
+            print(json.dumps(results[-1]) + "\n", end="", flush=True)
     Path(f"{place}.json").write_text(json.dumps(results))
 
 
