@@ -92,7 +92,7 @@ def _save(features: bool) -> Callable[[str], None]:
 def _cache(place: str) -> None:
     from dcfsc.datasets.feature_cache import FeatureCache
 
-    FeatureCache(place, "maker").add([b"1" * 32, b"2" * 32], np.ones((2, 3)))
+    FeatureCache(place, "maker").add([b"1" * 32, b"2" * 32], np.ones((2, 3), np.float32))
 
 
 def _download(place: str) -> None:
@@ -165,6 +165,11 @@ class Case:
     command: str
     target: str
     overwrite: bool
+
+    @property
+    def humble(self) -> bool:
+        """Whether it is tried without the rights of root."""
+        return "read-only" in self.target or self.target == "the root"
 
     def __str__(self) -> str:
         return f"{self.command} | {self.target}{' | --overwrite' if self.overwrite else ''}"
@@ -271,8 +276,7 @@ def walked(case: Case, world: World, every: int) -> dict[str, Any]:
     begin = time.perf_counter()
     try:
         word = prepared(case, world)
-        read_only = "read-only" in case.target
-        if read_only:
+        if case.humble:
             give_away(world)
         before = snapshot(world.path)
         command, words = COMMANDS[case.command], work_of(case, word)
@@ -282,7 +286,7 @@ def walked(case: Case, world: World, every: int) -> dict[str, Any]:
                 Watch(world, states).install()
             return faults.call(words) if command.work is None else command.work(word)
 
-        code, said = forked(watched, world, read_only)
+        code, said = forked(watched, world, case.humble)
         after = snapshot(world.path)
         wrong = [*misspoken(code, said), *lost(case, word, world, before, after)]
         if code == 0:
@@ -342,16 +346,16 @@ def killed(
     removed(world.path)
     os.replace(place, world.path)
     wrong = lost(case, word, world, before, snapshot(world.path))
-    command, read_only = COMMANDS[case.command], "read-only" in case.target
+    command = COMMANDS[case.command]
     if command.work is not None:
-        code, said = forked(lambda: command.work(word), world, read_only)  # type: ignore[misc]
+        code, said = forked(lambda: command.work(word), world, case.humble)  # type: ignore[misc]
     else:
-        code, said = forked(lambda: faults.call(words), world, read_only)
+        code, said = forked(lambda: faults.call(words), world, case.humble)
         added = re.search(r"add (--resume|--overwrite)|with (--resume)", said)
         option = added and (added[1] or added[2])
         if code == 2 and option and not undisturbed and option not in words:
             case = Case(case.command, case.target, case.overwrite or option == "--overwrite")
-            code, said = forked(lambda: faults.call((*words, option)), world, read_only)
+            code, said = forked(lambda: faults.call((*words, option)), world, case.humble)
     after = snapshot(world.path)
     wrong += misspoken(code, said)
     if code and not undisturbed and "no edit to undo" not in said:
