@@ -58,7 +58,7 @@ class Persistent:
         """
         check_is_fitted(self)
         # a link stays, and the file that it leads to is judged
-        with Output(Path(path).resolve(), asks=False, ours=is_model).open() as part:
+        with Output(os.path.realpath(path), asks=False, ours=is_model).open() as part:
             self.write_model(part)
 
     def write_model(self, path: Path) -> None:

@@ -3,7 +3,8 @@
 A record has a ``key``; a later record replaces an earlier one of the same key. Appending takes an
 exclusive lock, writes one whole line and waits until it is on disk, so a process that is killed
 loses at most the record it was writing. Reading needs no lock: a line cut short is passed over, and
-the next append removes it. A line that is no record is somebody's: it is told, and stays.
+the next append removes it. A file with other lines in it was changed by somebody: before the next
+change it becomes ``NAME.bak``, and its records go on in a new one.
 """
 
 from __future__ import annotations
@@ -17,53 +18,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dcfsc.files import atomic_path
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system; a lock file takes their place
-    fcntl = None  # type: ignore[assignment]
+from dcfsc.files import set_aside, try_lock, write_text
 
 Record = dict[str, Any]
 _WAIT_SECONDS = 0.01
-_ABANDONED_SECONDS = 60.0
 
 
 def read(path: Path, ours: Callable[[Record], bool] = bool) -> dict[str, Record]:
     """The records by key, in the order of their keys; empty if there is no file."""
-    parsed = [record for record in map(_parsed, _lines(path)) if record]
-    records = {record["key"]: record for record in parsed if ours(record)}
-    if number := len(_foreign(path)) + sum(not ours(record) for record in parsed):
-        told = f"{path} has {number} lines that are no results; they stay, and count for nothing."
-        warnings.warn(told, UserWarning, stacklevel=2)
-    return dict(sorted(records.items()))
+    records, foreign = _parsed_lines(path, ours)
+    if foreign:
+        message = f"{path} has {foreign} lines that are no results; they count for nothing."
+        warnings.warn(message, UserWarning, stacklevel=2)
+    return {record["key"]: record for record in sorted(records, key=lambda r: str(r["key"]))}
 
 
-def _lines(path: Path) -> list[bytes]:
+def _parsed_lines(path: Path, ours: Callable[[Record], bool]) -> tuple[list[Record], int]:
+    """The records of a file, and the number of its whole lines that are none."""
     try:
-        return path.read_bytes().split(b"\n") if path.is_file() else []
+        lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
     except OSError:
-        return []
-
-
-def _foreign(path: Path) -> list[bytes]:
-    """Whole lines that are no records; the last is of a record that was cut short."""
-    *whole, last = _lines(path) or [b""]
-    if not last.startswith(b"{"):
-        whole.append(last)
-    return [line for line in whole if line.strip() and _parsed(line) is None]
+        lines = [b""]
+    parsed = [_parsed(line) for line in lines]
+    records = [record for record in parsed if record is not None and ours(record)]
+    cut_short = parsed[-1] is None
+    return records, len(parsed) - len(records) - cut_short
 
 
 def append(path: Path, record: Record) -> None:
     """Add one record at the end, on disk when this returns."""
-    with _locked(path):
-        descriptor = _open(path)
-        try:
-            _repair_last_line(path, descriptor)
-            _write(descriptor, _line(record))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _locked(path) as descriptor:
+        _append(path, descriptor, [record])
 
 
 def discard(path: Path, key: str) -> None:
@@ -81,12 +66,11 @@ def tidy(path: Path) -> None:
 
 
 def _replace(path: Path, records: Iterable[Record]) -> None:
-    content = b"".join([*(line + b"\n" for line in _foreign(path)), *map(_line, records)])
-    if not content:
+    text = b"".join(map(_line, records)).decode()
+    if not text:
         path.unlink(missing_ok=True)
-    elif path.read_bytes() != content:
-        with atomic_path(path) as part:
-            part.write_bytes(content)
+    elif path.read_text(encoding="utf-8", errors="replace") != text:
+        write_text(path, text)
 
 
 def _line(record: Record) -> bytes:
@@ -101,72 +85,43 @@ def _parsed(line: bytes) -> Record | None:
     return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
-def _repair_last_line(path: Path, descriptor: int) -> None:
-    """End the last line: cut off what a killed process left, complete a whole record."""
+def _append(path: Path, descriptor: int, records: Iterable[Record]) -> None:
+    """Write all of them behind the last whole line: what a killed process left there goes."""
     content = path.read_bytes()
     last = content[content.rfind(b"\n") + 1 :]
-    if not last:
-        return
-    if last.startswith(b"{") and _parsed(last) is None:
+    whole = _parsed(last) is not None
+    if last and not whole:
         os.ftruncate(descriptor, len(content) - len(last))
-    else:
-        _write(descriptor, b"\n")
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    """Write all of it; one call does, unless the system is interrupted or short of space."""
-    while content:
-        content = content[os.write(descriptor, content) :]
+    new = b"\n" * whole + b"".join(map(_line, records))
+    os.lseek(descriptor, 0, os.SEEK_END)
+    while new:  # one call does, unless the system is interrupted or short of space
+        new = new[os.write(descriptor, new) :]
+    os.fsync(descriptor)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the file, made if need be, so that no other process changes it."""
+def _locked(path: Path) -> Iterator[int]:
+    """Hold the file, made if need be, so that no other process changes it; its descriptor."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        with _lock_file(path):
-            yield
-        return
+    kept: list[Record] = []
     while True:
-        descriptor = _open(path)
+        descriptor = try_lock(path)
+        if descriptor is None:
+            time.sleep(_WAIT_SECONDS)
+            continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever held the lock may have put a new file in this one's place.
-            if _is_file_at(path, descriptor):
-                yield
+            if not _is_changed(path):
+                if kept:
+                    _append(path, descriptor, kept)
+                yield descriptor
                 return
+            kept += _parsed_lines(path, bool)[0]
+            set_aside(path)
         finally:
             os.close(descriptor)
 
 
-def _open(path: Path) -> int:
-    binary = getattr(os, "O_BINARY", 0)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o666)
-
-
-def _is_file_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def _lock_file(path: Path) -> Iterator[None]:
-    """A file that only one process can make; one left by a killed process is removed."""
-    lock = path.with_name(f".{path.name}.lock")
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-            break
-        except FileExistsError:
-            try:
-                if time.time() - lock.stat().st_mtime > _ABANDONED_SECONDS:
-                    lock.unlink(missing_ok=True)
-            except FileNotFoundError:
-                pass  # released just now
-            time.sleep(_WAIT_SECONDS)
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
+def _is_changed(path: Path) -> bool:
+    """Whether there are lines that this module did not write."""
+    *lines, last = path.read_bytes().split(b"\n")
+    return not all(map(_parsed, lines)) or not (last.startswith(b"{") or not last)

@@ -67,8 +67,8 @@ class Details:
 
     The samples shown, T of them: ``shown`` (T,) their indices, by cluster and then by how typical
     they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``files`` (T,) or (0,) their
-    absolute paths; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The points of the
-    view are the samples ``view_samples`` (P,).
+    paths from the data folder on; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The
+    points of the view are the samples ``view_samples`` (P,).
 
     The features of a table: ``profile`` (2 K + 2, f) their means in each of the parts and over all
     samples, and their standard deviations; ``feature_names`` (f,); or (0, 0) and (0,).
@@ -147,17 +147,17 @@ class Details:
         return len(self.truth) > 0
 
 
-def write_details(path: str | os.PathLike[str], details: Details) -> None:
-    """Write ``details`` as an .npz file; never pickled."""
+def write_details(path: str | os.PathLike[str], details: Details, run: str = "") -> None:
+    """Write ``details`` as an .npz file; never pickled. ``run`` tells whose they are."""
     arrays = {field.name: np.asarray(getattr(details, field.name)) for field in fields(details)}
     unsafe = [name for name, array in arrays.items() if array.dtype.hasobject]
     if unsafe:
         raise InputError(f"the details hold Python objects in {unsafe[0]!r}; give plain arrays.")
     with open(path, "wb") as file:
-        np.savez(file, **{"format": np.array(FORMAT), **arrays})  # type: ignore[arg-type]
+        np.savez(file, **{"format": np.array(FORMAT), "run": np.array(run), **arrays})  # type: ignore[arg-type]
 
 
-def read_details(path: str | os.PathLike[str]) -> Details:
+def read_details(path: str | os.PathLike[str], run: str | None = None) -> Details:
     """The inverse of `write_details`, or one line saying why the file cannot be used."""
     file = Path(path)
     if not file.is_file():
@@ -181,6 +181,8 @@ def read_details(path: str | os.PathLike[str]) -> Details:
                 raise InputError(
                     f"{file} has the format {written}; this dcfsc reads up to {FORMAT}. Upgrade."
                 )
+            if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
+                raise InputError(f"{file} is of another run; fit again, with --overwrite.")
             return Details(**{field.name: arrays[field.name] for field in fields(Details)})
     except InputError:
         raise

@@ -16,15 +16,19 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
-from dcfsc.journal import LIST, RECORD, settle
+from dcfsc.journal import LIST, RECORD, digest, settle
 
-from .life import CHECKPOINT, LABELS, READ, files_named, is_checkpoint
+from .life import CHECKPOINT, DETAILS, LABELS, READ, files_named, is_checkpoint
+from .tables import formula_removed
+
+if TYPE_CHECKING:
+    from dcfsc.report import Details
 
 FORMAT = 2
 AGAIN = "fit again, with --overwrite"
@@ -34,7 +38,7 @@ FIELDS: dict[str, dict[type, str]] = {
     "": {
         str: "method command started model representation_",
         dict: "parameters data features scores machine versions suggestion verdict timings "
-        "stability_",
+        "stability_ files",
         list: "history cluster_sizes",
         int: "n_clusters",
         float: "confidence lam_ effective_dof_",
@@ -59,6 +63,34 @@ class Run:
     folder: Path
     record: dict[str, Any]
     labels: np.ndarray
+
+    @property
+    def directory(self) -> str:
+        """The folder that the paths of the samples start from."""
+        return self.record["data"].get("directory") or ""
+
+    def file(self, name: str) -> Path:
+        """A file of the run, or one line if it is not the one that its record describes."""
+        files, path = self.record.get("files"), self.folder / name
+        if files is not None and digest(path) != files.get(name):
+            raise InputError(
+                f"{path} is not the one that {RECORD} describes: it is damaged, changed or of "
+                f"another run; put the run's own back, or {AGAIN}."
+            )
+        return path
+
+    def details(self) -> Details:
+        """What the run's report is drawn from."""
+        from dcfsc.report import read_details
+
+        path = self.folder / DETAILS
+        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        if not known or not all(
+            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+        ):
+            raise InputError(f"{path} is of another run; {AGAIN}.")
+        return found
 
 
 def read_run(run: str | os.PathLike[str]) -> Run:
@@ -97,7 +129,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    return Run(folder, record, labels)
+    found = Run(folder, record, labels)
+    found.file(LABELS)
+    return found
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
@@ -109,6 +143,8 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
         for name in ("confidence", "next_best"):
             np.array(columns[name], np.float64)
+        for name in {"path", "true_label"} & columns.keys():
+            columns[name] = list(map(formula_removed, columns[name]))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
     except (ValueError, KeyError, csv.Error):
@@ -122,7 +158,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         written = int(record["dcfsc_run"])
-        complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
+        needed = {"method", "parameters", "model", "n_clusters"}
+        complete = needed <= record.keys() and "n" in record["data"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc.datasets import Dataset
-from dcfsc.journal import RECORD, RUN, filling
+from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
 
@@ -28,6 +28,7 @@ from .life import (
 )
 from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
+from .trust import remember
 
 
 def write_run(
@@ -36,7 +37,7 @@ def write_run(
     """All files, or none of them: an earlier run in the folder is whole until this one is.
 
     Its predictions and exports stay; its edits are kept as ``edits.1.json``. The caller holds the
-    folder.
+    folder. The ``record`` is given the digests of the other files.
     """
     adopt_held(folder)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
@@ -48,8 +49,11 @@ def write_run(
             estimator.write_model(place / MODEL)
         if transformer is not None:
             transformer.write_model(place / FEATURES)
+        record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
+        if data.paths is not None:
+            remember(place / RECORD)
     for name in kept.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
@@ -66,7 +70,7 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
     try:
         details = describe_details(estimator, data)
         with _own(folder, DETAILS) as part:
-            write_details(part, details)
+            write_details(part, details, record["files"][LABELS])
         with _own(folder, REPORT) as part:
             write_report(part, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
