@@ -353,12 +353,12 @@ def killed(
             case = Case(case.command, case.target, case.overwrite or option == "--overwrite")
             code, said = forked(lambda: faults.call((*words, option)), world, read_only)
     after = snapshot(world.path)
-    again = Case(case.command, case.target, case.overwrite)
     wrong += misspoken(code, said)
     if code and not undisturbed and "no edit to undo" not in said:
         wrong.append(f"repeated, it ended with {code}: {said.strip()[-200:]}")
-    wrong += [f"repeated: {problem}" for problem in lost(again, word, world, before, after)]
-    return wrong + (left_behind(before, after) if code == 0 else [])
+    wrong += [f"repeated: {problem}" for problem in lost(case, word, world, before, after)]
+    writes = code == 0 and case.command != "download"  # what is there is not written again
+    return wrong + (left_behind(before, after) if writes else [])
 
 
 # All of it --------------------------------------------------------------------------------------
