@@ -153,3 +153,18 @@ def test_an_archive_that_claims_16_gigabytes_is_one_line(tmp_path, method, name)
     with zipfile.ZipFile(file, "a", method) as archive:
         archive.writestr(f"{name}.npy", claim(shape))
     refused(lambda: load(file), rf"{name}\.npy\]: it is cut off; its header says")
+
+
+def test_a_record_without_clusters_is_one_line(run):
+    record = json.loads((run / "run.json").read_text())
+    del record["n_clusters"]
+    (run / "run.json").write_text(json.dumps(record))
+    refused(lambda: read_run(run), "is damaged: it lacks")
+
+
+def test_a_name_that_is_no_text_is_escaped_on_the_page(run, whole, tmp_path):
+    record = json.loads((run / "run.json").read_text())
+    record["data"]["name"] = "photos \udc80"
+    (run / "run.json").write_text(json.dumps(record))
+    compare_runs(whole, run, tmp_path / "c.html")
+    assert "photos \\udc80" in (tmp_path / "c.html").read_text()
