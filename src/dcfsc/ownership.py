@@ -66,6 +66,7 @@ class Output:
     ):
         self.target, self._overwrite, self._asks = Path(target), overwrite, asks
         self._ours, self._is_held = ours, is_held
+        self._first: Path | None = None
         check_place(self.target, inputs=inputs, own=own)
         if self.target.is_dir():
             raise InputError(f"{self.target} is a folder; give the name of a file.")
@@ -113,6 +114,8 @@ class Output:
     def _place_listed(self, part: Path) -> None:
         known = Filled.read(self.target.parent)
         assert known is not None
+        if self._first is not None:
+            self.target = _free(self._first)  # another process may have taken the name
         self._list, name, new = known, self.target.name, digest(part)
         before = digest(self.target) if self._check() else None
         # both digests, so that the file is ours whichever of the two a kill leaves
@@ -129,9 +132,15 @@ class Output:
 
     @classmethod
     def numbered(cls, target: Path, own: Path) -> Self:
-        """The first of NAME.csv, NAME-2.csv, ... that is free, in a run of ours."""
-        names = (target.with_stem(f"{target.stem}-{i}") if i > 1 else target for i in count(1))
-        return cls(next(name for name in names if not os.path.lexists(name)), own=own)
+        """The first of NAME.csv, NAME-2.csv, ... that is free in a run of ours at the end."""
+        output = cls(_free(target), own=own)
+        output._first = target
+        return output
+
+
+def _free(target: Path) -> Path:
+    names = (target.with_stem(f"{target.stem}-{i}") if i > 1 else target for i in count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None = None) -> None:

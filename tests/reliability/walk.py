@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -407,6 +408,7 @@ def measured(chosen: list[tuple[Case, int]], jobs: int, tell: bool = False) -> l
 
 def _worker(place: Path, chosen: list[tuple[Case, int]], tell: bool) -> None:
     place.mkdir()
+    warnings.showwarning = lambda message, *where: print(f"warning: {message}", file=sys.stderr)
     os.environ |= {"HOME": f"{place}/world/home", "XDG_CACHE_HOME": f"{place}/cache"}
     warm()
     world = World(place)

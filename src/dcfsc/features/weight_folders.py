@@ -6,7 +6,6 @@ So no Python of the folder runs, nothing is unpickled, and nothing that a file n
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.files import read_json as read_json_file
 
 CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
 # What a config says about code, sources and classes; features need none of it.
@@ -42,12 +42,12 @@ def own_file(folder: Path, name: str) -> Path | None:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file, without what is not used."""
     try:
-        value = json.loads(file.read_bytes(), object_hook=_used)
+        value = read_json_file(file)
+        if isinstance(value, dict):
+            return _used(value)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {file}: {str(error).splitlines()[0][:200]}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{file} holds no object.")
-    return value
+    raise InputError(f"{file} holds no object.")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -97,7 +97,8 @@ def network_in(folder: Path) -> Any:
 
 
 def _used(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in UNUSED}
+    kept = {name: value for name, value in values.items() if name not in UNUSED}
+    return {name: _used(v) if isinstance(v, dict) else v for name, v in kept.items()}
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

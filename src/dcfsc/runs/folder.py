@@ -10,7 +10,6 @@ Nothing here needs PyTorch or scikit-learn: what only reads a run starts at once
 from __future__ import annotations
 
 import csv
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
+from dcfsc.files import read_json
 from dcfsc.journal import LIST, RECORD, digest, settle
 
 from .life import CHECKPOINT, DETAILS, LABELS, READ, files_named, is_checkpoint
@@ -156,13 +156,13 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         written = int(record["dcfsc_run"])
         needed = {"method", "parameters", "model", "n_clusters"}
         complete = needed <= record.keys() and "n" in record["data"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path} is damaged or not written by dcfsc; {AGAIN}.") from None
     if written < FORMAT:
         raise InputError(
