@@ -136,6 +136,11 @@ class Output:
         return output
 
 
+def named_like(target: Path, paths: Iterable[str] | None) -> list[Path]:
+    """Those of many paths that may be the target."""
+    return [Path(path) for path in paths or () if os.path.basename(path) == target.name]
+
+
 def _free(target: Path) -> Path:
     names = (target.with_stem(f"{target.stem}-{i}") if i > 1 else target for i in count(1))
     return next(name for name in names if not os.path.lexists(name))

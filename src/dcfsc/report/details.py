@@ -121,6 +121,9 @@ class Details:
                 raise InputError(f"the details of a run do not fit together in {name!r}.")
             if name == "coupling":
                 sides |= {"h": 2 * len(array), "P": 2 * len(array) + 2}
+        for one, other in (("neighbours", "neighbour_weights"), ("shown", "role")):
+            if len(getattr(self, one)) != len(getattr(self, other)):
+                raise InputError(f"the details of a run do not fit together in {one!r}.")
         for name, (_, _, *limits) in FIELDS.items():
             index = getattr(self, name)
             if limits and index.size:

@@ -159,7 +159,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = read_json(path)
         written = int(record["dcfsc_run"])
         needed = {"method", "parameters", "model", "n_clusters"}
-        complete = needed <= record.keys() and "n" in record["data"]
+        complete = needed <= record.keys() and {"n", "name"} <= record["data"].keys()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
