@@ -21,6 +21,8 @@ from dcfsc.experiments.step_memory import (
 from dcfsc.self_expression import solve
 from dcfsc.training import Absolute, History, train
 
+pytestmark = pytest.mark.slow
+
 TINY = Problem("digits", 3, per_class=10)
 
 
