@@ -4,10 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test walk test-oldest test-newest lint format docs paper bench bench-gpu clean
+.PHONY: help demo test test-slow walk test-oldest test-newest lint format docs paper bench bench-gpu \
+  clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
 	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
+	@echo "make test-slow   the tests with many processes, kills and a browser"
 	@echo "make walk    every command at every kind of target, and killed; forged runs and models"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
@@ -35,7 +37,10 @@ TESTS := -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
 # Tests start many processes: with compiled files they do not parse the package again, even where the
 # environment says that none should be written.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS) -m "not slow"
+
+test-slow: $(VENV)/.dev
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS) -m slow
 
 # minutes; the tests walk a fixed part of it
 walk: $(VENV)/.dev

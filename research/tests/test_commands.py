@@ -36,6 +36,15 @@ def test_datasets_lists_what_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert str(tmp_path) in here["data"]
 
 
+def test_names_cannot_control_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "data \x1b[31m"
+    place.mkdir()
+    monkeypatch.setenv("DCFSC_DATA", str(place))
+    printed = research("datasets").stdout
+    assert "\x1b" not in printed
+    assert "\\x1b[31m" in printed
+
+
 def test_absurd_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "--shard takes I/N" in refused("reproduce", "smoke", "--shard", "9" * 5000 + "/3")

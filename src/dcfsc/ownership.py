@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -97,17 +97,15 @@ class Output:
         folder = self.target.parent
         with write_errors(self.target):
             folder.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(folder)
+        remove_abandoned(folder)
         with write_errors(self.target), new_stage(folder) as stage:
             part = stage / self.target.name
             yield part
             make_durable(part, stage)
             if self._list is None:
                 self._place(part)
-            elif self._is_held:
-                self._place_listed(part)
             else:
-                with held(folder, MOVING_SECONDS):
+                with nullcontext() if self._is_held else held(folder, MOVING_SECONDS):
                     self._place_listed(part)
             sync(folder)
 
@@ -136,6 +134,11 @@ class Output:
         output = cls(_free(target), own=own)
         output._first = target
         return output
+
+
+def named_like(target: Path, paths: Iterable[str] | None) -> list[Path]:
+    """Those of many paths that may be the target."""
+    return [Path(path) for path in paths or () if os.path.basename(path) == target.name]
 
 
 def _free(target: Path) -> Path:

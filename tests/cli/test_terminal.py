@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
 from pathlib import Path
@@ -113,12 +112,6 @@ def test_lines_of_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     with watching.watching(["fit", "--verbose"]):
         stage("reading %s", f"{ESCAPES}\nx")
     assert not CONTROLS.search(capsys.readouterr().err)
-
-
-def test_the_environment(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    os.mkdir(f"data {ESCAPES}")
-    monkeypatch.setenv("DCFSC_DATA", f"data {ESCAPES}")
-    assert "\\x1b" in dcfsc("datasets")
 
 
 def say_twice(text: str) -> Any:

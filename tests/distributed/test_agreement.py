@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).with_name("cases.py")
 Results = dict[int, dict[str, np.ndarray]]
 

@@ -27,7 +27,10 @@ DEEP = ["--device", "cpu", "--no-report", "--pretrain-epochs", "3", "--steps", "
 DEEP += ["--checkpoint-every", "0"]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 HERE = Path(__file__).parent
 

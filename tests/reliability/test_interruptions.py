@@ -14,6 +14,8 @@ from dcfsc.errors import InputError
 from dcfsc.files import LOCK, atomic_path, part_name
 from dcfsc.journal import held
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
 

@@ -20,6 +20,8 @@ from dcfsc.datasets import load
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "dcfsc"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

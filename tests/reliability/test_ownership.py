@@ -135,6 +135,18 @@ def test_a_table_replaces_no_file(place: Path, kind: str) -> None:
     assert file.with_name(f"{file.name}.bak").read_text() == MINE
 
 
+@pytest.mark.parametrize("command", ["predict", "csv", "parquet"])
+def test_no_table_takes_the_place_of_a_sample(place: Path, command: str) -> None:
+    photo = "album/photos/0.png"
+    before = content(place)
+    words = (
+        ("predict", "run", "album/photos") if command == "predict" else ("export", "run", "--to")
+    )
+    kind = () if command == "predict" else (command,)
+    assert "what the command reads" in refused(*words, *kind, "--out", photo, "--overwrite")
+    assert content(place) == before
+
+
 def test_compare_replaces_no_page(place: Path) -> None:
     done(*FIT, "--out", "other", "--seed", "1")
     (place / "compare.html").write_text(MINE)
@@ -280,6 +292,8 @@ def test_homes_roots_and_other_runs_are_refused(
         refused(
             "export", "run", "--to", "csv", "--out", f"{file}/x.csv" if file == "other" else target
         )
+    if target in ("home", "to-home"):
+        refused("reproduce", "parameters", "--out", target)
     if target not in ("run", "other"):
         refused(*FIT, "--out", target, "--overwrite")
     assert content(place) == before

@@ -8,6 +8,8 @@ import pytest
 
 from dcfsc.runs.folder import Run
 
+pytestmark = pytest.mark.slow
+
 Browser = Any  # of conftest, which is no module to import from
 
 

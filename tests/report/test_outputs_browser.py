@@ -22,6 +22,8 @@ from dcfsc.cli import app
 from dcfsc.datasets import Dataset, load
 from dcfsc.runs.folder import Run, read_run
 
+pytestmark = pytest.mark.slow
+
 Browser = Any  # of conftest, which is no module to import from
 WIDTHS = pytest.mark.parametrize("width", [1280, 390])
 GIVEN = {"random_state": 0, "device": "cpu", "representation": "given"}

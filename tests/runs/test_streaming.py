@@ -37,6 +37,7 @@ print(json.dumps({"added": peak_resident() - before, "n": len(run.labels)}))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak")
+@pytest.mark.slow
 def test_fitting_more_than_a_gigabyte_takes_less_than_half_of_it(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     bases = random.normal(size=(3, 2, WIDTH))

@@ -21,6 +21,8 @@ from research.experiments.step_memory import (
     train_by_inverse,
 )
 
+pytestmark = pytest.mark.slow
+
 TINY = Problem("digits", 3, per_class=10)
 
 

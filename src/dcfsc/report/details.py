@@ -6,6 +6,7 @@ import os
 import zipfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
 # Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit
 # and k present ones, C classes; where the values are indices, the last side says of how many.
-FIELDS = {
+FIELDS: dict[str, tuple[Any, ...]] = {
     "coupling": ("f", "KK"),
     "best_class": ("i", "k", -1, "C"),
     "class_names": ("U", "C"),
@@ -120,6 +121,9 @@ class Details:
                 raise InputError(f"the details of a run do not fit together in {name!r}.")
             if name == "coupling":
                 sides |= {"h": 2 * len(array), "P": 2 * len(array) + 2}
+        for one, other in (("neighbours", "neighbour_weights"), ("shown", "role")):
+            if len(getattr(self, one)) != len(getattr(self, other)):
+                raise InputError(f"the details of a run do not fit together in {one!r}.")
         for name, (_, _, *limits) in FIELDS.items():
             index = getattr(self, name)
             if limits and index.size:

@@ -19,7 +19,7 @@ from dcfsc.datasets.images import ImageSource, decoding, open_regular
 from dcfsc.errors import InputError, unknown_name, writable
 from dcfsc.files import is_part, write_errors
 from dcfsc.journal import EXPORT, filling, held, kind_of, settle
-from dcfsc.ownership import check_place
+from dcfsc.ownership import check_place, named_like
 from dcfsc.report import Details
 from dcfsc.stages import stage
 
@@ -87,8 +87,8 @@ def export_run(
         target = out or folder.absolute().with_name(f"{folder.absolute().name}-clusters")
     else:
         target = out or folder / place[to]
-        output = output_of(folder, target, overwrite=overwrite)
     samples = _with_files(read_samples(run, need_details=to == "parquet"), run, to, data)
+    named = named_like(target, samples.paths)
     if samples.given is not None and not absolute_paths:
         samples = replace(samples, paths=_relative(samples.given))
     stage("writing %s", target)
@@ -96,6 +96,7 @@ def export_run(
         read = [Path(data or run.directory), *(run.folder / name for name in READ)]
         write_folders(target, samples, copy=copy, overwrite=overwrite, own=run.folder, inputs=read)
         return target
+    output = output_of(folder, target, overwrite=overwrite, inputs=named)
     with reserved(target.parent), output.open() as part:
         (write_csv if to == "csv" else write_parquet)(part, samples)
     return target

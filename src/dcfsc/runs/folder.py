@@ -34,46 +34,25 @@ FORMAT = 2
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
 # The types in a record, by section; float is any number, and None may stand for each.
-FIELDS: dict[str, dict[str, type]] = {
+FIELDS: dict[str, dict[type, str]] = {
     "": {
-        "method": str,
-        "command": str,
-        "started": str,
-        "parameters": dict,
-        "data": dict,
-        "n_clusters": int,
-        "model": str,
-        "features": dict,
-        "scores": dict,
-        "machine": dict,
-        "versions": dict,
-        "suggestion": dict,
-        "verdict": dict,
-        "timings": dict,
-        "history": list,
-        "representation_": str,
-        "stability_": dict,
-        "confidence": float,
-        "lam_": float,
-        "effective_dof_": float,
-        "cluster_sizes": list,
-        "files": dict,
+        str: "method command started model representation_",
+        dict: "parameters data features scores machine versions suggestion verdict timings "
+        "stability_ files",
+        list: "history cluster_sizes",
+        int: "n_clusters",
+        float: "confidence lam_ effective_dof_",
     },
     "data": {
-        "name": str,
-        "n": int,
-        "shape": list,
-        "dtype": str,
-        "fingerprint": str,
-        "notes": str,
-        "classes": int,
-        "directory": str,
-        "reading": dict,
-        "photographs": bool,
+        str: "name dtype fingerprint notes directory",
+        int: "n classes",
+        list: "shape",
+        dict: "reading",
+        bool: "photographs",
     },
-    "features": {"name": str, "parameters": dict, "file": str, "encoder": str},
-    "verdict": {"words": str},
-    **{section: {"": float} for section in ("scores", "timings", "stability_")},
+    "features": {str: "name file encoder", dict: "parameters"},
+    "verdict": {str: "words"},
+    **{section: {float: "*"} for section in ("scores", "timings", "stability_")},
 }
 
 
@@ -179,7 +158,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path)
         written = int(record["dcfsc_run"])
-        complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
+        needed = {"method", "parameters", "model", "n_clusters"}
+        complete = needed <= record.keys() and {"n", "name"} <= record["data"].keys()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -214,8 +194,9 @@ def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
     for section, kinds in FIELDS.items():
         values = record.get(section) if section else record
         for name, value in values.items() if isinstance(values, dict) else ():
-            if (kind := kinds.get(name, kinds.get(""))) is not None and value is not None:
-                yield name, value, kind
+            for kind, names in kinds.items():
+                if value is not None and (names == "*" or name in names.split()):
+                    yield name, value, kind
 
 
 def _is(value: Any, kind: type) -> bool:

@@ -14,6 +14,7 @@ from dcfsc.datasets import Dataset, check_finite
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.machine import resolve_device
+from dcfsc.ownership import named_like
 
 from .edits import Edits, read_edits
 from .folder import Run, read_run
@@ -45,7 +46,9 @@ def predict_run(
     if out is None:
         output = numbered_output(saved.folder, saved.folder / PREDICTIONS)
     else:
-        output = output_of(saved.folder, Path(out), overwrite=overwrite, inputs=inputs)
+        out = Path(out)
+        read = [*inputs, *named_like(out, data.paths)]
+        output = output_of(saved.folder, out, overwrite=overwrite, inputs=read)
     edits = read_edits(saved)
     parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
