@@ -59,7 +59,9 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             )
         except ValueError as error:
             # what is wrong stands in the first line; the rest recommends other estimators
-            raise InputError(str(error).strip().splitlines()[0]) from None
+            first, *rest = str(error).strip().splitlines()
+            names = rest if "feature names" in first else []
+            raise InputError(" ".join([first, *names])) from None
     if X.ndim > 4:
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from dcfsc.datasets import Dataset, check_finite
+from dcfsc.datasets import Dataset, Streamed, check_finite
+from dcfsc.datasets.streamed import Derived
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.machine import resolve_device
@@ -50,8 +53,9 @@ def predict_run(
     edits = read_edits(saved)
     parts = read_details(saved.folder / DETAILS).parts if edits.has_splits else None
     transformer, model = _models(saved, device)
+    first = model if transformer is None else transformer
+    X = in_order(data, vars(first).pop("feature_names_in_", None))
     with reserved(output.target.parent):
-        X = data.X
         if transformer is not None:
             X = transformer.transform(X)
         p = model.predict_proba(X)
@@ -108,6 +112,36 @@ def _models(saved: Run, device: Any) -> tuple[Any, Any]:
     if not saved.record.get("features"):
         return None, model
     return load_model(saved.folder / FEATURES, device=device), model
+
+
+def in_order(data: Dataset, names: Sequence[str] | None) -> Any:
+    """The samples, with the columns of a table in the order of the ``names`` that a model knows."""
+    given, X = data.feature_names, data.X
+    if names is None or given == list(names):
+        return X
+    if given is None:
+        if X.shape[1:] == (len(names),):
+            warnings.warn(
+                f"the columns of {data.name} have no names; they are taken in the run's order: "
+                f"{_shown(names)}.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return X
+    missing, extra = (Counter(a) - Counter(b) for a, b in ((names, given), (given, names)))
+    if missing or extra or len(set(given)) < len(given):
+        parts = [f"{_shown(c)} {word}" for word, c in (("missing", missing), ("extra", extra)) if c]
+        told = " and ".join(parts) or "some names are there twice, in another order"
+        raise InputError(f"the columns of {data.name} are not those of the run: {told}.")
+    order = [given.index(name) for name in names]
+    if isinstance(X, Streamed):
+        return Derived(X, lambda rows: rows[:, order], X.shape[1:], X.dtype)
+    return X[:, order]
+
+
+def _shown(names: Iterable[str]) -> str:
+    first = [repr(name[:40]) for name in names]
+    return ", ".join(first[:5]) + (f" and {len(first) - 5} more" if first[5:] else "")
 
 
 def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.ndarray:

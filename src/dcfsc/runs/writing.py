@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc.datasets import Dataset
+from dcfsc.estimators.persistence import name_features
 from dcfsc.journal import RECORD, RUN, filling
 from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
@@ -39,6 +40,9 @@ def write_run(
     folder.
     """
     adopt_held(folder)
+    first = estimator if transformer is None else transformer
+    if data.feature_names is not None and hasattr(first, "save"):
+        name_features(first, data.feature_names)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
     kept = _kept_edits(folder)
     with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:
