@@ -110,7 +110,7 @@ def test_a_loaded_model_refuses_what_it_refuses_in_memory(
             use(wine)
         with pytest.raises(InputError, match="must be in the same order"):
             use(wine[wine.columns[::-1]])
-        with pytest.raises(InputError, match="- smoke.*missing: - ash"):
+        with pytest.raises(InputError, match=r"- smoke.*missing: - ash"):
             use(wine.rename(columns={"ash": "smoke"}))
 
 
