@@ -190,7 +190,7 @@ def test_quotes_keep_separators_and_line_breaks(table: Table) -> None:
 
 @pytest.mark.parametrize("row", ["1", "1,2,3", "1,2,"])
 def test_a_row_of_another_width_is_refused_with_its_line(table: Table, row: str) -> None:
-    with pytest.raises(InputError, match="line 3: . cells where the first row has 2"):
+    with pytest.raises(InputError, match=r"line 3: . cells where the first row has 2"):
         table(f"a,b\n1,2\n{row}\n5,6\n")
 
 
@@ -204,9 +204,9 @@ def test_missing_cells_are_nan(table: Table, cell: str) -> None:
     np.testing.assert_array_equal(table(f"1,{cell}\n3,4\n").X, [[1, NAN], [3, 4]])
 
 
-@pytest.mark.parametrize("cell", ["x", "1_000", "١", "0x10", "1,5", "1.2.3", "1 2", "True"])
+@pytest.mark.parametrize("cell", ["x", "1_000", "\u0661", "0x10", "1,5", "1.2.3", "1 2", "True"])
 def test_what_is_no_number_is_refused_with_its_place(table: Table, cell: str) -> None:
-    with pytest.raises(InputError, match="t.csv, line 3, column 'b': .* is not a number"):
+    with pytest.raises(InputError, match=r"t.csv, line 3, column 'b': .* is not a number"):
         table(f'a;b\n1;2\n3;"{cell}"\n')
 
 

@@ -263,7 +263,9 @@ def test_links_are_followed_at_every_level_and_none_leads_round(tmp_path):
     picture(tmp_path / "elsewhere" / "4.png", 4)
     picture(tmp_path / "elsewhere" / "below" / "5.png", 5)
     (top / "a" / "deep" / "link").symlink_to(tmp_path / "elsewhere")
-    (top / "b" / "file.png").symlink_to(tmp_path / "elsewhere" / "4.png")
+    picture(tmp_path / "outside" / "6.png", 6)
+    (top / "b" / "file.png").symlink_to(tmp_path / "outside" / "6.png")
+    (top / "b" / "twice.png").symlink_to(tmp_path / "elsewhere" / "4.png")  # as z/4.png
     (top / "c").symlink_to(tmp_path / "elsewhere" / "below")
     for place, target in {
         "a/up": "..",

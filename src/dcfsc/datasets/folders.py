@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, deque
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dcfsc.datasets.image_stream import stream_images
 from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_order, read_images
 from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
+from dcfsc.journal import kind_of
 
 # what cameras and their programs write
 PHOTOGRAPHS = (".jpg", ".jpeg", ".webp", *images.AVIF_SUFFIXES, *images.HEIC_SUFFIXES)
@@ -115,8 +117,8 @@ def _choose_size(
 
 def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
     """Image files in natural order, each one's sub-folder (None: flat folder), what was skipped."""
-    flat, grouped, others = _walk(folder)
-    skipped = _skipped(others)
+    flat, grouped, others, left_out = _walk(folder)
+    skipped = "; ".join([*([_skipped(others)] if others else []), *left_out])
     groups = [
         (image, writable(sub.name))
         for sub, found in sorted(grouped.items(), key=lambda item: natural_order(item[0]))
@@ -140,8 +142,6 @@ def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
 
 def _skipped(others: Counter[str]) -> str:
     """How many files of which kinds are no images, and which of them an extra could read."""
-    if not others:
-        return ""
     ranked = sorted(others.items(), key=lambda item: (-item[1], item[0] or "~"))
     kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in ranked]
     named = ", ".join(kinds[:KINDS_NAMED]) + (", ..." if kinds[KINDS_NAMED:] else "")
@@ -153,16 +153,21 @@ def _skipped(others: Counter[str]) -> str:
     return text
 
 
-def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str]]:
+def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str], list[str]]:
     """The images in the folder itself, those below each of its sub-folders, and other files.
 
-    Links to files and folders are followed at every level. No folder is entered twice, nor one
-    that the folder lies in, so that no link leads round; what lies here itself goes before what a
-    link leads to.
+        Sub-folders that dcfsc wrote are left out, and so are links to images that are here anyway; the
+    def _walk(
+        folder: Path,
+    ) -> tuple[list[Path], dict[Path, list[Path]], Counter[str], list[str]]:
+        that the folder lies in, so that no link leads round; what lies here itself goes before what a
+        link leads to.
     """
     top = folder.resolve()
     entered = {_identity(place) for place in (top, *top.parents)}
-    flat, subs, others = _entries(folder)
+    links: set[Path] = set()
+    flat, subs, others = _entries(folder, links)
+    written = 0
     groups: dict[Path, list[Path]] = {sub: [] for sub in subs}
     here = [(sub, sub) for sub in reversed(subs) if not sub.is_symlink()]
     linked = deque((sub, sub) for sub in subs if sub.is_symlink())
@@ -172,17 +177,33 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
         if identity in entered:
             continue
         entered.add(identity)
-        found, subs, more = _entries(path)
+        if kind_of(path) is not None:
+            written += 1
+            continue
+        found, subs, more = _entries(path, links)
         groups[group] += found
         others += more
         here += [(sub, group) for sub in reversed(subs) if not sub.is_symlink()]
         linked += [(sub, group) for sub in subs if sub.is_symlink()]
-    return flat, groups, others
+    left_out = [f"folders that dcfsc wrote were left out: {written}"] if written else []
+    if links:
+        seen = {_identity(image) for image in chain(flat, *groups.values()) if image not in links}
+        again = set()
+        for link in sorted(links, key=natural_order):
+            identity = _identity(link)
+            if identity in seen:
+                again.add(link)
+            seen.add(identity)
+        flat = [image for image in flat if image not in again]
+        groups = {sub: [i for i in found if i not in again] for sub, found in groups.items()}
+        left_out += [f"links to images of the set were left out: {len(again)}"] if again else []
+    return flat, groups, others, left_out
 
 
-def _entries(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+def _entries(folder: Path, links: set[Path]) -> tuple[list[Path], list[Path], Counter[str]]:
     """Images, folders in natural order, and the kinds of other files; links are what they lead to.
 
+    Images that are links are added to ``links``.
     Left out are hidden entries, what macOS adds to archives, and pipes, which would be waited for.
     """
     found, folders, others = [], [], Counter[str]()
@@ -198,6 +219,8 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
                 suffix = os.path.splitext(entry.name)[1].lower()
                 if suffix in known:
                     found.append(Path(entry.path))
+                    if link:
+                        links.add(found[-1])
                 else:
                     others[suffix] += 1
     return found, sorted(folders, key=natural_order), others
