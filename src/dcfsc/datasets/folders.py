@@ -157,11 +157,9 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
     """The images in the folder itself, those below each of its sub-folders, and other files.
 
         Sub-folders that dcfsc wrote are left out, and so are links to images that are here anyway; the
-    def _walk(
-        folder: Path,
-    ) -> tuple[list[Path], dict[Path, list[Path]], Counter[str], list[str]]:
-        that the folder lies in, so that no link leads round; what lies here itself goes before what a
-        link leads to.
+    last list says so. Other links to files and folders are followed at every level. No folder is
+    entered twice, nor one that the folder lies in, so that no link leads round; what lies here
+    itself goes before what a link leads to.
     """
     top = folder.resolve()
     entered = {_identity(place) for place in (top, *top.parents)}
