@@ -156,7 +156,7 @@ def _skipped(others: Counter[str]) -> str:
 def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str], list[str]]:
     """The images in the folder itself, those below each of its sub-folders, and other files.
 
-        Sub-folders that dcfsc wrote are left out, and so are links to images that are here anyway; the
+    Sub-folders that dcfsc wrote are left out, and so are links to images that are here anyway; the
     last list says so. Other links to files and folders are followed at every level. No folder is
     entered twice, nor one that the folder lies in, so that no link leads round; what lies here
     itself goes before what a link leads to.
