@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dcfsc.report.comparison import Comparison, Flow, Side, write_comparison
 
 from .edits import read_edits
 from .export import Samples, read_samples
-from .folder import Run, read_run
+from .folder import ALL, Run, read_run
 from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference of stability or confidence below which two runs are alike
@@ -36,6 +37,7 @@ def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = F
     output = Output(target, overwrite=overwrite, inputs=read_by_it)
     read = [_Read(run, read_samples(run)) for run in map(read_run, (first, second))]
     rows = matched_rows(read[0], read[1])
+    _tell_other_data(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
     with output.open() as part:
         write_comparison(part, comparison, _details(read[0].run), target.parent)
@@ -61,6 +63,26 @@ def matched_rows(first: _Read, second: _Read) -> np.ndarray:
             "matched; compare runs on the same samples in the same order."
         )
     return np.repeat(np.arange(n[0])[:, None], 2, axis=1)
+
+
+def _tell_other_data(first: _Read, second: _Read) -> None:
+    """Say so where rows, or files of the same names, do not hold the same samples in both runs."""
+    one, other = (read.run.record["data"] for read in (first, second))
+    prints = [str(data.get("fingerprint")) for data in (one, other)]
+    if prints[0] == prints[1] or not all(text.startswith(ALL) for text in prints):
+        return
+    what = "row by row"
+    if first.samples.paths is not None and second.samples.paths is not None:
+        told = [(r.samples.paths, r.run.record["data"].get("reading")) for r in (first, second)]
+        if told[0] != told[1]:
+            return  # other files beside the common ones, or other sizes of the same
+        what = "by the names of their files, whose content has changed"
+    warnings.warn(
+        f"the runs {first.run.folder} and {second.run.folder} are of different data; their samples "
+        f"are matched {what}.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def compared(first: _Read, second: _Read, rows: np.ndarray) -> Comparison:

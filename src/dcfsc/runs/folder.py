@@ -25,6 +25,7 @@ from dcfsc.journal import LIST, RECORD, settle
 from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
 
 FORMAT = 2
+ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
 
 
