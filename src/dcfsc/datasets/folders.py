@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, deque
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -15,7 +16,14 @@ import numpy as np
 from dcfsc.datasets import images, streamed
 from dcfsc.datasets.dataset import Dataset
 from dcfsc.datasets.image_stream import stream_images
-from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_order, read_images
+from dcfsc.datasets.images import (
+    Header,
+    ImageSource,
+    Reading,
+    check_size,
+    natural_order,
+    read_images,
+)
 from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
 from dcfsc.journal import kind_of
@@ -49,10 +57,17 @@ def load_folder(
     notes = [skipped]
     if reading is None:
         gray = not _any_colour(sources, skip_broken) if gray is None else gray
+        headers = list(images.each(images.read_header, sources, skip_broken))
         if size is None:
-            size, note = _choose_size(sources, gray, skip_broken)
+            size, note = _choose_size(sources, headers, gray)
             notes.append(note)
-        reading = Reading(size, gray)
+        reading = Reading(size, gray, levels=images.OF_THE_SET)
+    elif reading.levels == images.OF_THE_SET:
+        headers = list(images.each(images.read_header, sources, True))
+    if reading.levels == images.OF_THE_SET:
+        levels, more = _choose_levels(sources, headers)
+        reading = replace(reading, levels=levels)
+        notes += more
     X: Any
     if lazy or len(files) * prod(reading.sample_shape()) > streamed.STREAM_BYTES:
         X, kept = stream_images(str(folder), sources, reading, skip_broken)
@@ -94,15 +109,10 @@ def _mostly_photographs(files: list[Path]) -> bool:
 
 
 def _choose_size(
-    sources: list[ImageSource], gray: bool, skip_broken: bool
+    sources: list[ImageSource], headers: list[Header | None], gray: bool
 ) -> tuple[tuple[int, int], str]:
     """The size at which to read images, from their headers, and a note where it is not theirs."""
-
-    def header(source: ImageSource) -> tuple[int, int]:
-        with images.decoding(source) as opened:
-            return images.header_size(opened)
-
-    found = [size for size in images.each(header, sources, skip_broken) if size is not None]
+    found = [header.size for header in headers if header is not None]
     if not found:
         raise images.none_readable(sources)
     chosen = working_size(found, 1 if gray else 3)
@@ -113,6 +123,28 @@ def _choose_size(
     theirs = f"{low}" if len(sizes) == 1 else f"{len(sizes):,} sizes, {low} to {high},"
     read = f"{chosen[0]} x {chosen[1]} in {'grey' if gray else 'colour'}"
     return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
+
+
+def _choose_levels(
+    sources: list[ImageSource], headers: list[Header | None]
+) -> tuple[tuple[int, int], list[str]]:
+    """Which 16-bit values become 0 and 255, and what reading with eight bits changes."""
+    whole = [(s, h) for s, h in zip(sources, headers, strict=True) if h is not None]
+    deep = [source for source, header in whole if header.deep_gray]
+    levels, notes = images.FULL, []
+    if deep and len(deep) == len(whole):
+        ranges = [pair for pair in images.each(images.extremes, deep, True) if pair is not None]
+        low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        if low < high and (low, high) != levels:
+            levels = low, high
+            notes.append(f"16-bit values from {low:,} to {high:,} are scaled to 0 to 255")
+    elif deep:
+        notes.append("16-bit images are scaled by their full range, as others have 8 bits")
+    if any(header.deep_colour for _, header in whole):
+        notes.append("colours of 16 bits are read with 8 bits")
+    if transparent := sum(header.transparent for _, header in whole):
+        notes.append(f"transparency is shown over white: {transparent:,} images")
+    return levels, notes
 
 
 def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:

@@ -37,6 +37,8 @@ WORKERS = min(8, os.cpu_count() or 1)
 TOGETHER = 256  # images handed to the threads at a time
 GAP = 2  # a JPEG is decoded at no less than so many times the size it is then reduced to
 CHANNELS = (1, 3, 4)
+FULL = (0, 65535)
+OF_THE_SET: tuple[int, ...] = ()  # levels that the images of a folder are to tell
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 
 
@@ -58,13 +60,15 @@ class Reading:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    centre, or more of it where the image is small (:func:`share_taken`).
+    centre, or more of it where the image is small (:func:`share_taken`). ``levels`` are the values
+    of 16-bit grey that become 0 and 255.
     """
 
     size: tuple[int, int]
     gray: bool = True
     crop: float = 1.0
     keep_aspect: bool = False
+    levels: tuple[int, ...] = FULL
 
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
@@ -79,6 +83,30 @@ class Reading:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of what is read of an image."""
         return self.size if self.gray else (3, *self.size)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an image's header says: (height, width), and whether there is more than eight bits."""
+
+    size: tuple[int, int]
+    deep_gray: bool
+    deep_colour: bool
+    transparent: bool
+
+
+def read_header(source: ImageSource) -> Header:
+    with decoding(source) as opened:
+        gray = _is_deep_gray(opened)
+        colour = not gray and ";16" in str(opened.tile[:1])
+        return Header(header_size(opened), gray, colour, opened.has_transparency_data)
+
+
+def extremes(source: ImageSource) -> tuple[int, int]:
+    """The smallest and the largest value of an image."""
+    with decoding(source) as opened:
+        values = np.asarray(opened)
+        return int(values.min()), int(values.max())
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -145,10 +173,8 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     with decoding(source) as opened:
         height, width = header_size(opened)
         opened.draft(None, _enough(opened, reading))
-        sixteen = opened.mode.startswith("I;16") or (
-            opened.mode == "I" and opened.format in ("PPM", "PNG")
-        )
-        image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, reading.gray)
+        deep = _is_deep_gray(opened)
+        image = _eight_bits(ImageOps.exif_transpose(opened), deep, reading)
         left, top, right, bottom = reading.box(width, height)
         across, down = image.width / width, image.height / height  # less than 1 after a draft
         box = (
@@ -240,19 +266,27 @@ def broken(source: ImageSource, error: Exception) -> InputError:
     )
 
 
-def _eight_bits(image: PILImage, sixteen: bool, gray: bool) -> PILImage:
-    """The image in mode L or RGB; 16-bit grey is scaled, where a plain convert would clip it."""
+def _is_deep_gray(opened: PILImage) -> bool:
+    pretended = opened.mode == "I" and opened.format in ("PPM", "PNG")
+    return opened.mode.startswith("I;16") or pretended
+
+
+def _eight_bits(image: PILImage, deep: bool, reading: Reading) -> PILImage:
+    """The image in mode L or RGB, over white; a plain convert would clip 16-bit grey."""
     from PIL import Image
 
-    if sixteen:
-        values = np.asarray(image).astype(np.float32)
-        values /= 257
-        image = Image.fromarray(np.round(values, out=values).astype(np.uint8))
+    if deep:
+        low, high = reading.levels
+        values = (np.asarray(image).astype(np.float32) - low) * np.float32(255 / (high - low))
+        image = Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError(
             f"32-bit pixels (mode {image.mode}) have no known range; save 8 or 16 bits"
         )
-    return image.convert("L" if gray else "RGB")
+    elif image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("L" if reading.gray else "RGB")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
 from dcfsc.datasets.digest import GROUP, digest_of, digest_of_labels
-from dcfsc.datasets.images import Reading, check_size
+from dcfsc.datasets.images import FULL, Reading, check_size
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
@@ -91,8 +91,10 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
         return None
     try:
         size = check_size(tuple(values["size"]))
-        return None if size is None else Reading(**{**values, "size": size})
-    except (KeyError, TypeError):
+        low, high = map(int, values.get("levels", FULL))
+        whole = size is not None and low < high
+        return Reading(**{**values, "size": size, "levels": (low, high)}) if whole else None
+    except (KeyError, TypeError, ValueError):
         return None  # of another version
 
 
