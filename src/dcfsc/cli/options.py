@@ -86,8 +86,8 @@ def load_samples(
         reading = replace(reading, gray=not color)
     if height_width is not None and reading is not None:
         # of a run the colours and the levels stay; what an encoder would read is not asked for
-        kept = {"gray": reading.gray, "levels": reading.levels}
-        reading = type(reading)(height_width, **kept) if reading.levels else None
+        plain = replace(reading, size=height_width, crop=1.0, keep_aspect=False)
+        reading = plain if reading.levels else None
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
     stage("reading %s", spec)

@@ -24,15 +24,15 @@ def digest_of(X: Any, first: int = 0, group: int = 1) -> int:
     groups = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes * group))
     for start in range(0, len(X), groups * group):
         stop = min(start + groups * group, len(X))
-        files = X.digests(start, stop) if isinstance(X, StreamedImages) else None
-        rows = np.asarray(X[start:stop]) if files is None else None
+        if isinstance(X, StreamedImages):
+            known = [repr(X.reading).encode() + file for file in X.digests(start, stop)]
+            rows = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)
+        else:
+            rows = np.asarray(X[start:stop])
         for i in range(start, stop, group):
             part = slice(i - start, i - start + group)
             digest = hashlib.sha256((first + i).to_bytes(8, "little"))
-            if rows is not None:
-                digest.update(rows[part].tobytes())
-            else:
-                digest.update(repr(X.reading).encode() + b"".join(files[part]))
+            digest.update(rows[part].tobytes())
             total += int.from_bytes(digest.digest(), "little")
     return total % (1 << 8 * BYTES)
 

@@ -98,7 +98,7 @@ class Header:
 def read_header(source: ImageSource) -> Header:
     with decoding(source) as opened:
         gray = _is_deep_gray(opened)
-        colour = not gray and ";16" in str(opened.tile[:1])
+        colour = not gray and ";16" in str(getattr(opened, "tile", [])[:1])
         return Header(header_size(opened), gray, colour, opened.has_transparency_data)
 
 
