@@ -435,6 +435,15 @@ def test_few_distinct_samples_are_as_many_clusters(name):
         assert make(name).fit_predict(np.full((12, 5), 2.5)).tolist() == [0] * 12
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_clusters_of_equal_samples_are_not_looked_for(name, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(3, 5))[[0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]]
+    monkeypatch.setattr("dcfsc.spectral.clustering.assign_labels", None)  # it is not called
+    model = make(name, n_clusters=3).fit(X)
+    assert model.labels_.tolist() == [0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]
+    assert model.confidence_.tolist() == [1.0] * 12
+
+
 def test_zero_and_minus_zero_are_the_same_sample():
     X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -0.0]])
     assert make("closed-form", n_clusters=2).fit_predict(X).tolist() == [0, 0, 1, 1]
