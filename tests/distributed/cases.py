@@ -152,8 +152,8 @@ def closed_form(path: Path) -> Results:
 
 def equal(path: Path) -> Results:
     """As many distinct samples as clusters, of which each process has some."""
-    X = np.random.default_rng(0).normal(size=(5, 6))[np.arange(40) * np.arange(40) % 7 % 5]
-    assert len(np.unique(X, axis=0)) == 4
+    line = np.arange(1.0, 5.0)[:, None] * np.ones((1, 6))  # one subspace, and four clusters
+    X = line[[*range(4), *np.random.default_rng(0).integers(0, 4, 36)]]
     model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
     found = fitted(model, X, X[:30] + 0.01, path)
     return {name: found[name] for name in ("labels", "predicted") if name in found}
