@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache
 from pathlib import Path
+from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcfsc._version import __version__
@@ -25,6 +26,7 @@ from dcfsc.errors import InputError, unknown_name
 if TYPE_CHECKING:
     import torch
 
+_starting = Lock()  # while what PyTorch gives new threads is changed
 _STATUS = Path("/proc/self/status")
 
 Item = TypeVar("Item")
@@ -151,22 +153,39 @@ def one_a_core(
     """
     import torch
 
-    threads = torch.get_num_threads()
-    if device.type != "cpu":
+    items = list(items)
+    with _starting:
+        threads = torch.get_num_threads() if device.type == "cpu" and items else 1
+        pool = _single_threaded(min(threads, len(items)), threads) if threads > 1 else None
+    if pool is None:
         return [work(item) for item in items]
-    torch.set_num_threads(1)  # threads that start now have it too
+    with pool:
+        waiting = [pool.submit(copy_context().run, work, item) for item in items]
+        try:
+            return [future.result() for future in waiting]
+        finally:
+            for future in waiting:
+                future.cancel()  # after an error or Ctrl-C: those that did not begin
+
+
+def _single_threaded(workers: int, threads: int) -> ThreadPoolExecutor:
+    """A pool of workers with one thread of PyTorch's each; others keep their number ``threads``."""
+    import torch
+
+    pool, all_here = ThreadPoolExecutor(workers), Barrier(workers)
+
+    def begin() -> None:
+        torch.get_num_threads()  # a thread's own number begins as all others'
+        torch.set_num_threads(1)  # its own, and that of any thread that starts now
+        all_here.wait()
+
     try:
-        if threads == 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = [pool.submit(copy_context().run, work, item) for item in items]
-            try:
-                return [future.result() for future in waiting]
-            finally:
-                for future in waiting:
-                    future.cancel()  # after an error or Ctrl-C: those that did not begin
+        for begun in [pool.submit(begin) for _ in range(workers)]:
+            begun.result()
     finally:
+        all_here.abort()
         torch.set_num_threads(threads)
+    return pool
 
 
 def leaves_a_core_idle(items: int, device: torch.device) -> bool:

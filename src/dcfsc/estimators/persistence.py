@@ -30,7 +30,14 @@ from .validation import check_at_least, check_n_clusters
 FORMAT = 2
 _AFFINITIES = {
     kind.__name__: kind
-    for kind in (affinities.LowRank, affinities.RowSpace, affinities.Symmetric, affinities.TopK)
+    for kind in (
+        affinities.DoublyStochastic,
+        affinities.LowRank,
+        affinities.NearestCodes,
+        affinities.RowSpace,
+        affinities.Symmetric,
+        affinities.TopK,
+    )
 }
 
 

@@ -77,7 +77,7 @@ def elastic_net_self_expression(
         g = torch.where(peaks > 0, alpha * l1_ratio / peaks.clamp_min(1e-300), 0.0)
     else:
         g = torch.full_like(peaks, weight)
-    step = block_rows or _rows_together(*Z.shape, on_cpu=Z.device.type == "cpu")
+    step = block_rows or _rows_together(n, Z.shape[1], Z.device.type == "cpu")
     parts, rounds, worst = [], 0, 0.0
     for start in range(0, n, step):
         part = _solve_rows(Z, range(start, min(start + step, n)), g, l1_ratio, tol, int(max_iter))
