@@ -22,6 +22,7 @@ from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
+from .validation import as_numpy
 
 
 @dataclass(eq=False, repr=False)
@@ -177,7 +178,7 @@ def images(X: Any, what: str = "scattering features") -> Any:
     """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
     X = unmasked(X)
     if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+        X = as_numpy(X)
     elif not all(hasattr(X, name) for name in ("shape", "dtype", "ndim")):
         try:
             X = np.asarray(X)

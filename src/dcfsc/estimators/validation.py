@@ -38,7 +38,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
     else:
         X = unmasked(X)
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = as_numpy(X)
         if sp.issparse(X):
             X = _dense(estimator, X)
         if hasattr(X, "collect") and not hasattr(X, "__array__"):
@@ -77,6 +77,17 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def as_numpy(X: Tensor) -> np.ndarray:
+    """A tensor's numbers as an array."""
+    X = X.detach().cpu()
+    if X.is_floating_point() and X.dtype.itemsize < 4 and X.dtype != torch.float16:
+        X = X.float()  # NumPy has no such type, and single precision holds its numbers
+    try:
+        return X.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"X cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def _kinds(X: Any) -> Any:
