@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-oldest test-newest lint format docs bench bench-gpu clean
+.PHONY: help demo test walk test-oldest test-newest lint format docs bench bench-gpu clean
 help:
 	@echo "make demo    cluster 1,797 handwritten digits with DCFSC and score the result"
 	@echo "make test    the test suite        make lint    ruff, types, imports, spelling, links"
+	@echo "make walk    every command at every kind of target, and killed; forged runs and models"
 	@echo "make format  ruff's formatter      make clean   remove the virtual environment"
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 	@echo "make test-oldest, make test-newest    the tests with the oldest and newest dependencies"
@@ -34,6 +35,11 @@ TESTS := -m pytest -n auto --dist loadfile --no-loadscope-reorder -q
 # environment says that none should be written.
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS)
+
+# minutes; the tests walk a fixed part of it
+walk: $(VENV)/.dev
+	$(BIN)/python tests/reliability/walk.py --json results/benchmarks/walk.json
+	$(BIN)/python tests/reliability/forged.py --count 1000 --json results/benchmarks/forged.json
 
 # each in an environment of its own: the lower bounds of pyproject.toml, and what pip takes today
 .venv-%/.test: pyproject.toml constraints-oldest.txt

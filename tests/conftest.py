@@ -15,6 +15,14 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def marks_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """That a run was made here is not kept in the home of who tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_tree_of_commands() -> Iterator[None]:
     """Typer's runner builds all commands anew for each call, which takes longer than most calls."""
     with pytest.MonkeyPatch.context() as patch:

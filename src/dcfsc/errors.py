@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
+import shlex
 from collections.abc import Iterable
 
 
@@ -14,15 +17,16 @@ class InputError(DcfscError, ValueError):
     """The data, a parameter or a file is unusable; the message is one line and says what to do."""
 
     def __init__(self, message: object = ""):
-        super().__init__(_one_line(str(message)))
+        super().__init__(printable(message))
 
 
 class DivergenceError(InputError):
     """Training left the range of numbers; going on from its last state would end there again."""
 
 
-def _one_line(text: str) -> str:
-    """Line breaks and control characters, which names of files may have, written out."""
+def printable(value: object) -> str:
+    """As text; line breaks and control characters, which names of files may have, written out."""
+    text = str(value)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -33,6 +37,14 @@ def writable(name: str) -> str:
     if name.isascii():
         return name
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def without_folders(command: str) -> str:
+    """A command line in which absolute paths are cut to their last part."""
+    part = f"[/{re.escape(os.sep)}]"
+    absolute = re.compile(rf"(^|[=:,])(?:[A-Za-z]:)?{part}(?:[^=:,]*{part})?(?=.)")
+    words = (re.sub(f"(?<=.){part}+$", "", word) for word in shlex.split(command))
+    return shlex.join(absolute.sub(r"\1", word) for word in words)
 
 
 def plain_number(text: str) -> float:

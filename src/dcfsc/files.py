@@ -126,7 +126,9 @@ def try_lock(path: Path) -> int | None:
     The file is made where there is none. The system gives the lock back when the process ends,
     however it ends.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags = os.O_RDWR | os.O_CREAT
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # where the system has them
+        flags |= getattr(os, name, 0)
     while True:
         descriptor = os.open(path, flags, 0o666)
         try:
@@ -150,8 +152,6 @@ def take_lock(descriptor: int) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
     except OSError as error:
         if error.errno in _WITHOUT_LOCKS:
             return False

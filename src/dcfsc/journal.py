@@ -17,12 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -51,13 +52,14 @@ KINDS = (RUN, EXPORT, RESULTS)
 FORMAT = 1
 LONGEST_LIST = 1 << 27
 CHUNK = 1 << 20
+_DIGEST = re.compile("(link )?[0-9a-f]{64}")
 MOVING_SECONDS = 10.0  # how long to wait for the few renames of another process
 
 
 def digest(path: Path) -> str | None:
     """SHA-256 of a file's content, or of where a link leads; None where there is nothing.
 
-    Of a folder, a pipe or a device it is "other", which no list holds.
+    Of a folder, a pipe, a device or what may not be read it is "other", which no list holds.
     """
     try:
         mode = path.lstat().st_mode
@@ -72,6 +74,8 @@ def digest(path: Path) -> str | None:
         return found.hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        return "other"
 
 
 # The list of a folder ---------------------------------------------------------------------------
@@ -111,12 +115,9 @@ class Filled:
 
 def kind_of(folder: Path) -> str | None:
     """What a folder of ours is; None for one of somebody's."""
-    try:
-        known = Filled.read(folder)
-    except InputError:
-        known = None
-    if known is not None:
-        return known.kind
+    with suppress(InputError):
+        if (known := Filled.read(folder)) is not None:
+            return known.kind
     return RUN if is_record(folder / RECORD) else None  # of version 1.0, which kept no list
 
 
@@ -126,16 +127,17 @@ def is_record(path: Path) -> bool:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST_LIST:
             return False
-        return "dcfsc_run" in json.loads(path.read_bytes())
+        record = json.loads(path.read_bytes())
+        return isinstance(record, dict) and "dcfsc_run" in record
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 
 def _write_sealed(path: Path, content: dict[str, Any]) -> None:
     """JSON with a digest of itself: one that was changed by hand is no longer ours."""
-    text = json.dumps({"dcfsc_files": FORMAT, **content}, sort_keys=True)
-    seal = hashlib.sha256(text.encode()).hexdigest()
-    write_text(path, json.dumps({"sha256": seal, "content": json.loads(text)}, indent=1) + "\n")
+    content = {"dcfsc_files": FORMAT, **content}  # its order is that of a plan's moves
+    seal = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_text(path, json.dumps({"sha256": seal, "content": content}, indent=1) + "\n")
 
 
 def _sealed(path: Path, fields: Mapping[str, type]) -> dict[str, Any]:
@@ -167,12 +169,17 @@ def _sealed(path: Path, fields: Mapping[str, type]) -> dict[str, Any]:
 
 def _check_names(content: Mapping[str, Any]) -> None:
     """Names lie in the folder, and none is that of the list or of what is half written."""
-    renames = content.get("renames", {})
-    for name in [*content["files"], *content.get("removes", ()), *renames, *renames.values()]:
+    removes, renames = content.get("removes", {}), content.get("renames", {})
+    flat = [*renames, *renames.values()]
+    for name in [*content["files"], *removes, *flat]:
+        os.fsencode(name)  # a ValueError for what names no file
         parts = PurePosixPath(name).parts
-        plain = bool(parts) and str(PurePosixPath(name)) == name and parts[0] not in ("/", LIST)
-        if not plain or ".." in parts or any(map(is_part, parts)):
+        plain = bool(parts) and "/".join(parts) == name and parts[0] != LIST and "\0" not in name
+        if not plain or ".." in parts or any(map(is_part, parts)) or (name in flat and parts[1:]):
             raise ValueError("a name outside the folder")
+    for digests in [*content["files"].values(), *removes.values()]:
+        if not isinstance(digests, list) or not all(map(_DIGEST.fullmatch, digests)):
+            raise ValueError("no digests")
 
 
 # Changing a folder ------------------------------------------------------------------------------
@@ -265,12 +272,12 @@ def filling(
         if kind != EXPORT:
             for name in names:
                 make_durable(stage / FILES / name, stage)
-        files = {name: digest(stage / FILES / name) for name in names}
+        files = {name: [digest(stage / FILES / name)] for name in names}
         known = Filled.read(folder) or Filled(kind, {})
         earlier = known.files.keys() - files.keys()
         chosen = earlier if removes is None else earlier & set(removes)
         gone = {name: known.files[name] for name in sorted(chosen)}
-        gone |= {name: [str(digest(folder / name))] for name in spent}
+        gone |= {name: [there] for name in spent if (there := digest(folder / name))}
         sync(stage / FILES)
         plan = {"kind": kind, "files": files, "removes": gone, "renames": dict(renames or {})}
         _write_sealed(stage / PLAN, plan)  # the change counts from here on
@@ -296,7 +303,7 @@ def _finish(folder: Path, stage: Path) -> None:
     for old, new in plan["renames"].items():
         if os.path.lexists(folder / old) and not os.path.lexists(folder / new):
             os.rename(folder / old, folder / new)
-        files[new] = files.pop(old, [])
+        files[new] = files.pop(old, files.get(new, []))
     is_export = plan["kind"] == EXPORT
     out = {d for name, ds in files.items() for d in ds if not os.path.lexists(folder / name)}
     left = 0
@@ -304,8 +311,8 @@ def _finish(folder: Path, stage: Path) -> None:
         source, target = stage / FILES / name, folder / name
         if os.path.lexists(source):  # else it was moved before an interruption
             there = digest(target)
-            taken_out = there is None and (name in files or new in out)
-            changed = there is not None and there not in (new, *files.get(name, ()))
+            taken_out = there is None and (name in files or not out.isdisjoint(new))
+            changed = there is not None and there not in (*new, *files.get(name, ()))
             linked = not (_in_real_folders(folder, name) and _in_real_folders(stage, FILES, name))
             if linked or (is_export and (taken_out or changed)):
                 left += 1
@@ -314,12 +321,14 @@ def _finish(folder: Path, stage: Path) -> None:
                 set_aside(target)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(source, target)
-        files[name] = [new]
+        files[name] = new
     for name, digests in plan["removes"].items():
         there = digest(folder / name) if _in_real_folders(folder, name) else "other"
         if there in digests:
             (folder / name).unlink()
-            _remove_empty(folder, name)
+            with suppress(OSError):  # a folder that is not empty
+                for above in PurePosixPath(name).parents[:-1]:
+                    (folder / above).rmdir()
         if there is not None or not is_export:
             files.pop(name, None)
     Filled(plan["kind"], files).write(folder)
@@ -338,10 +347,3 @@ def _in_real_folders(folder: Path, *names: str) -> bool:
     """Whether no link stands between the folder and the file: it would lead elsewhere."""
     above = [folder / part for part in PurePosixPath(*names).parents if part.parts]
     return not any(path.is_symlink() or path.is_file() for path in above)
-
-
-def _remove_empty(folder: Path, name: str) -> None:
-    for above in PurePosixPath(name).parents:
-        if not above.parts or any(os.scandir(folder / above)):
-            return
-        (folder / above).rmdir()

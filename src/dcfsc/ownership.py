@@ -81,6 +81,8 @@ class Output:
             if self._ours is not None
             else self._list is not None and self._list.owns(self.target.parent, self.target.name)
         )
+        if there and not ours and self._ours is not None:
+            raise InputError(f"{self.target} exists and is not a dcfsc model; choose another name.")
         if there and not (self._overwrite or (ours and not self._asks)):
             raise InputError(
                 f"{self.target} exists; choose another name with --out, or add --overwrite"
@@ -138,10 +140,10 @@ def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None =
     These are the ``inputs`` of the command and all folders above them, any run but its own, a home,
     a root, and what is neither a file nor a folder.
     """
-    real = target.resolve()
+    real = Path(os.path.realpath(target))  # of links in a circle, too
     if os.path.exists(real) and not (real.is_file() or real.is_dir()):
         raise InputError(f"{target} is neither a file nor a folder; choose another with --out.")
-    if real == Path(real.anchor) or real == Path.home().resolve():
+    if real == Path(real.anchor) or real == Path(os.path.realpath(os.path.expanduser("~"))):
         raise InputError(f"{target} is not a place for results; choose a new folder with --out.")
     for given in {Path(given).resolve() for given in inputs}:
         if real == given or real in given.parents:

@@ -271,9 +271,16 @@ def test_unknown_dataset_and_command() -> None:
 
 def test_folder_that_takes_no_files(npy: Path, inputs: Path) -> None:
     command = ("fit", npy, "-k", 3, *CLOSED_FORM, "--out")
+    before = npy.read_bytes()
     assert "cannot write" in refused(*command, npy / "run")
-    assert "is a file" in refused(*command, npy)
-    assert "is not an earlier run" in refused(*command, inputs)
+    assert "points.npy is what the command reads" in refused(*command, npy)
+    assert "holds what the command reads" in refused(*command, inputs)
+    assert npy.read_bytes() == before
+    (inputs / "mine").mkdir()
+    (inputs / "mine" / "notes.txt").write_text("mine")
+    assert "is a file" in refused(*command, inputs / "mine" / "notes.txt")
+    assert "is not an earlier run" in refused(*command, inputs / "mine", "--overwrite")
+    assert os.listdir(inputs / "mine") == ["notes.txt"]
     if Path("/proc/self").exists():  # where even root makes no folder
         assert "cannot write to /proc/run" in refused(*command, "/proc/run")
 
@@ -293,6 +300,10 @@ def run(earlier: Path, inputs: Path) -> Path:
 
 
 def newer_format(model: Path) -> None:
+    """As if a later version had written the run."""
+    saved = json.loads((model.parent / "run.json").read_text())
+    del saved["files"]
+    (model.parent / "run.json").write_text(json.dumps(saved))
     content = model.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
@@ -327,7 +338,10 @@ def test_predict_refuses_other_samples(run: Path, npy: Path, inputs: Path, data:
     np.save(inputs / "bad.npy", data.X)
     assert "row 4 " in refused("predict", run, inputs / "bad.npy")
     assert "no run in" in refused("predict", "nowhere", npy)
-    assert "is a folder" in refused("predict", run, npy, "--out", inputs)
+    assert "holds what the command reads" in refused("predict", run, npy, "--out", inputs)
+    assert "is what the command reads" in refused("predict", run, npy, "--out", npy, "--overwrite")
+    (inputs / "mine").mkdir()
+    assert "is a folder" in refused("predict", run, npy, "--out", inputs / "mine", "--overwrite")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_defaults_of_fit_are_those_of_the_estimators():
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (predict.predict, {"out": "RUN/predictions.csv", **IMAGES}),
+        (predict.predict, {"out": "RUN/predictions.csv, RUN/predictions-2.csv, ...", **IMAGES}),
         (report.report, {"out": "RUN/report.html", **IMAGES}),
         (export.export, {"out": "RUN/export.csv, RUN/export.parquet, RUN-clusters"}),
         (reproduce.reproduce, {}),

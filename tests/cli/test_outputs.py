@@ -104,10 +104,17 @@ def test_compare_prints_the_agreement(place: Path) -> None:
     same = done("compare", "run/k3", "run/k3")
     assert "0 of them moved" in same
     assert "Neither is clearly more stable" in same
-    assert Path("compare.html").is_file()
+    page = Path("compare.html").read_bytes()
+    assert "compare.html exists; choose another" in refused("compare", "run/k3", "run/k2")
+    assert Path("compare.html").read_bytes() == page
+    done("compare", "run/k3", "run/k2", "--overwrite", "--quiet")
+    assert Path("compare.html").read_bytes() == Path("c.html").read_bytes() != page
+    assert Path("compare.html.bak").read_bytes() == page
     np.save("less.npy", np.load("points.npz")["X"][:60])
     done("fit", "less.npy", "-k", 3, *CLOSED_FORM, "--out", "less", "--quiet")
-    assert "90 and 60 samples without paths" in refused("compare", "run/k3", "less")
+    assert "90 and 60 samples without paths" in refused(
+        "compare", "run/k3", "less", "--out", "d.html"
+    )
 
 
 def test_several_numbers_of_clusters_are_several_runs(place: Path) -> None:

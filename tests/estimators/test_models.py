@@ -112,7 +112,12 @@ def test_other_files_and_classes_are_refused(data, tmp_path):
         load_model(path)
     with pytest.raises(InputError, match="no model file"):
         load_model(tmp_path / "absent.safetensors")
-    MODELS["closed-form"]().fit(data.X).save(path)
+    before, model = path.read_bytes(), MODELS["closed-form"]().fit(data.X)
+    with pytest.raises(InputError, match=r"exists and is not a dcfsc model; choose"):
+        model.save(path)
+    assert path.read_bytes() == before
+    path = tmp_path / "model.safetensors"
+    model.save(path)
     with pytest.raises(InputError, match="use ClosedFormSubspaceClustering"):
         DCFSC.load(path)
 

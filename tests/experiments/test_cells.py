@@ -7,7 +7,7 @@ import pytest
 
 from dcfsc.errors import InputError
 from dcfsc.experiments.cells import Cell, CellStore, Problem, one_line
-from dcfsc.files import atomic_path
+from dcfsc.files import atomic_path, part_name
 
 WINDOW = Cell("eyaleb", "dcfsc", Problem("eyaleb", 10, 3))
 TRIAL = Cell("orl", "ssc", Problem("orl", 40), seed=4, trial=4)
@@ -107,12 +107,14 @@ def test_only_abandoned_parts_are_removed(tmp_path):
     store = CellStore(tmp_path, "orl")
     store.save(TRIAL, {})
     folder = store.path(TRIAL).parent
-    abandoned = folder / ".a.jsonl.abcdefgh.part"
-    abandoned.write_text("{")
+    abandoned, somebodys = folder / part_name(), folder / ".a.jsonl.abcdefgh.part"
+    abandoned.mkdir()
+    (abandoned / "a.jsonl").write_text("{")
+    somebodys.write_text("{")
     with atomic_path(folder / "b.jsonl") as in_use:
         store.remove_abandoned_parts()
-        assert in_use.exists()
-    assert not abandoned.exists()
+        in_use.write_text("{")
+    assert sorted(p.name for p in folder.iterdir()) == [somebodys.name, "b.jsonl", "ssc.jsonl"]
 
 
 def test_reasons_are_one_line_without_folders():
@@ -123,3 +125,16 @@ def test_reasons_are_one_line_without_folders():
     assert one_line(ValueError()) == "ValueError: no message"
     assert one_line(InputError("shape 3 x 4, 1/2 of it")) == "shape 3 x 4, 1/2 of it"
     assert "me" not in json.dumps(one_line(OSError(2, "missing", "/home/me/x.npz")))
+
+
+def test_a_record_of_something_else_is_no_cell(tmp_path):
+    store = CellStore(tmp_path, "orl")
+    cell = Cell("orl", "ssc", Problem("orl", 40))
+    store.save(cell, {"error": 20.0})
+    file = store.path(cell)
+    file.write_text('{"key": "mine", "error": "none"}\n' + file.read_text())
+    with pytest.warns(UserWarning, match="has 1 lines that are no results; they count"):
+        (found,) = store.records()
+    assert found == {**cell.identity(), "error": 20.0}
+    store.tidy()
+    assert '"mine"' in file.read_text()

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-from pathlib import Path
 
 import pytest
 
@@ -21,14 +20,7 @@ def path(tmp_path):
     return tmp_path / "cells" / "ssc.jsonl"
 
 
-@pytest.fixture(params=["flock", "lock file"])
-def locks(request, monkeypatch):
-    """Both ways to lock a file, where the system has both."""
-    if request.param == "lock file":
-        monkeypatch.setattr(record_file, "fcntl", None)
-
-
-def test_records_come_back_by_key(path, locks):
+def test_records_come_back_by_key(path):
     assert record_file.read(path) == {}
     for key in ("b", "c", "a"):
         record_file.append(path, record(key, value=key * 2))
@@ -37,7 +29,7 @@ def test_records_come_back_by_key(path, locks):
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["b", "c", "a"]
 
 
-def test_a_later_record_replaces_an_earlier_one(path, locks):
+def test_a_later_record_replaces_an_earlier_one(path):
     for value in (1, 2):
         record_file.append(path, record("a", value=value))
     record_file.append(path, record("0"))
@@ -67,7 +59,7 @@ def test_a_last_line_cut_short_is_passed_over_then_removed(path):
         assert all(json.loads(text) for text in path.read_text().splitlines())
 
 
-def test_removing_the_last_record_removes_the_file(path, locks):
+def test_removing_the_last_record_removes_the_file(path):
     record_file.discard(path, "a")
     assert not path.exists()
     for key in ("a", "b"):
@@ -79,9 +71,7 @@ def test_removing_the_last_record_removes_the_file(path, locks):
     assert list(path.parent.iterdir()) == []
 
 
-def append_many(path, process, by_lock_file):
-    if by_lock_file:
-        record_file.fcntl = None
+def append_many(path, process):
     failed = path.with_name("ssc.failed.jsonl")
     for number in range(EACH):
         key = f"{process}-{number:02d}"
@@ -92,13 +82,11 @@ def append_many(path, process, by_lock_file):
             record_file.tidy(path)
 
 
-@pytest.mark.parametrize("by_lock_file", [False, True])
-def test_processes_append_at_once_and_lose_nothing(path, by_lock_file):
+def test_processes_append_at_once_and_lose_nothing(path):
     # a forked process has everything imported; its work is plain Python
     context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     processes = [
-        context.Process(target=append_many, args=(path, process, by_lock_file))
-        for process in range(PROCESSES)
+        context.Process(target=append_many, args=(path, process)) for process in range(PROCESSES)
     ]
     for process in processes:
         process.start()
@@ -110,12 +98,51 @@ def test_processes_append_at_once_and_lose_nothing(path, by_lock_file):
     assert [p.name for p in path.parent.iterdir()] == ["ssc.jsonl"]
 
 
-def test_an_abandoned_lock_file_is_removed(path, monkeypatch):
-    monkeypatch.setattr(record_file, "fcntl", None)
+FOREIGN = "a note, that is no record\n"
+
+
+@pytest.mark.parametrize("change", [record_file.tidy, lambda path: record_file.discard(path, "a")])
+def test_a_file_without_a_record_is_somebodys(path, change):
     path.parent.mkdir()
-    lock = Path(path.parent, ".ssc.jsonl.lock")
-    lock.touch()
-    os.utime(lock, (0, 0))
-    record_file.append(path, record("a"))
-    assert list(record_file.read(path)) == ["a"]
-    assert not lock.exists()
+    path.write_text(FOREIGN)
+    with pytest.warns(UserWarning, match="it is now ssc.jsonl.bak"):
+        change(path)
+    assert path.with_name("ssc.jsonl.bak").read_text() == FOREIGN
+    assert not path.exists()
+
+
+def test_what_somebody_wrote_between_records_is_kept_and_the_records_go_on(path):
+    record_file.append(path, record("a", value=1))
+    changed = path.read_text() + FOREIGN
+    path.write_text(changed)
+    with pytest.warns(UserWarning, match="it is now ssc.jsonl.bak"):
+        record_file.append(path, record("b", value=2))
+    assert path.with_name("ssc.jsonl.bak").read_text() == changed
+    assert path.read_text() == '{"key": "a", "value": 1}\n{"key": "b", "value": 2}\n'
+
+
+def test_a_link_is_not_followed(path):
+    path.parent.mkdir()
+    other = path.with_name("other")
+    other.write_text("mine")
+    path.symlink_to(other)
+    with pytest.raises(OSError, match="symbolic links"):
+        record_file.append(path, record("a"))
+    assert other.read_text() == "mine"
+
+
+LINES = [b"a note", b"[1, 2]", b'{"no": "key"}', b'{"key": 3}', b"\xff\xfe", b"[" * 9000]
+
+
+def test_lines_that_are_no_records_are_counted_in_one_line(path):
+    for key in ("b", "a"):
+        record_file.append(path, record(key))
+    path.write_bytes(path.read_bytes() + b"".join(line + b"\n" for line in LINES))
+    with pytest.warns(UserWarning, match=r"ssc\.jsonl has 6 lines that are no results"):
+        assert list(record_file.read(path)) == ["a", "b"]
+
+
+def test_a_pipe_is_not_waited_for(path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert record_file.read(path) == {}

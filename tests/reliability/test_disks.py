@@ -17,6 +17,7 @@ from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
+from dcfsc.files import is_part
 from dcfsc.runs import executor
 from dcfsc.runs.folder import read_run
 
@@ -96,7 +97,7 @@ def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     def full(self: object, path: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full)
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "write_model", full)
     with pytest.raises(InputError, match="No space left on device"):
         fit_run(
             data, "closed-form", {**OPTIONS, "random_state": 1}, tmp_path / "run", overwrite=True
@@ -104,7 +105,7 @@ def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     again = read_run(tmp_path / "run")
     assert again.record["seed"] == 0
     assert np.array_equal(again.labels, first.labels)
-    assert [p.name for p in tmp_path.joinpath("run").iterdir() if p.suffix == ".part"] == []
+    assert [p.name for p in tmp_path.joinpath("run").iterdir() if is_part(p.name)] == []
 
 
 @pytest.fixture

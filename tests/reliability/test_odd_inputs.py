@@ -190,7 +190,7 @@ def test_names_that_are_no_text_are_written_readably(tmp_path):
     assert record["data"]["name"] == "\\xff\\xfe"
     assert "\\xff\\xfe' -k 2" in record["command"]
     rows = list(csv.DictReader((out / "labels.csv").read_text(encoding="utf-8").splitlines()))
-    assert rows[0]["path"].endswith("/\\xff\\xfe/class \\xff0/\\xfe0.png")
+    assert rows[0]["path"] == "class \\xff0/\\xfe0.png"
     assert rows[7]["true_label"] == "class \\xff1"
     assert "class \\xff0" in (out / "report.html").read_text(encoding="utf-8")
     assert dcfsc("report", out).exit_code == 0
@@ -224,8 +224,8 @@ def test_a_file_and_a_run_whose_names_are_no_text(tmp_path, subspaces):
         ("@x", "'@x"),
         ("\tx", "'\tx"),
         ("\nx", "'\nx"),
-        ("\rx", "\\rx"),
-        ("=a\rb", "'=a\\rb"),
+        ("\rx", "'\rx"),
+        ("=a\rb", "'=a\rb"),
         ("-1", "-1"),
         ("a=b", "a=b"),
         ("'a", "'a"),

@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,12 @@ def _one(index: int, kind: str, seed: int, root: Path) -> dict[str, Any]:
 
 
 def _read(kind: str, path: Path) -> tuple[str, str]:
+    return watched_call(lambda: inputs.KINDS[kind].read(path), path)
+
+
+def watched_call(work: Callable[[], Any], path: Path) -> tuple[str, str]:
+    """What became of it: handled, refused, a crash or a hang; and what was said."""
+
     def alarm(*_: Any) -> None:
         raise Hang
 
@@ -163,7 +169,7 @@ def _read(kind: str, path: Path) -> tuple[str, str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _reading.append(path)
-            inputs.KINDS[kind].read(path)
+            work()
         return "handled", ""
     except InputError as error:
         lines = str(error).splitlines()

@@ -18,7 +18,8 @@ from dcfsc.runs import writing
 from dcfsc.runs.folder import Run, read_run
 
 FIT = ("-k", 3, "--method", "closed-form", "--device", "cpu", "--out", "run")
-FILES = ["details.npz", "labels.csv", "model.safetensors", "report.html", "run.json"]
+FIT_FILES = [".dcfsc.json", "labels.csv", "model.safetensors", "run.json"]
+FILES = sorted([*FIT_FILES, "details.npz", "report.html"])
 
 
 def dcfsc(*args: object) -> Result:
@@ -46,7 +47,7 @@ def test_fit_leaves_a_report_and_says_where(npy: Path) -> None:
 def test_fit_without_a_report(npy: Path) -> None:
     result = dcfsc("fit", npy, *FIT, "--no-report")
     assert "report" not in result.stdout
-    assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    assert sorted(os.listdir("run")) == FIT_FILES
     again = dcfsc("report", "run")
     assert again.exit_code == 2
     (line,) = again.stderr.splitlines()
@@ -56,7 +57,7 @@ def test_fit_without_a_report(npy: Path) -> None:
 def test_fitting_anew_without_a_report_leaves_none_of_the_earlier_run(npy: Path) -> None:
     dcfsc("fit", npy, *FIT)
     dcfsc("fit", npy, *FIT, "--no-report", "--overwrite")
-    assert sorted(os.listdir("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    assert sorted(os.listdir("run")) == FIT_FILES
 
 
 def test_report_draws_the_same_page_again(npy: Path) -> None:
@@ -104,7 +105,7 @@ def test_run_that_is_none() -> None:
 def test_failing_report_is_one_warning_and_the_run_stays(
     npy: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def fails(*args: object) -> None:
+    def fails(*args: object, **options: object) -> None:
         raise ZeroDivisionError("by nothing\nat all")
 
     monkeypatch.setattr(writing, step, fails)

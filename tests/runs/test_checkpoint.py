@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import write_checkpoint
 from typer.testing import CliRunner, Result
 
 from dcfsc.cli import app
 from dcfsc.datasets import synthetic
 from dcfsc.errors import DivergenceError
+from dcfsc.files import part_name
 from dcfsc.runs.life import CHECKPOINT, choose_folder
 from dcfsc.training import loop
 
@@ -67,6 +69,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_where_it_would_have(
 
     assert fit("--resume", *out).exit_code == 0
     assert sorted(p.name for p in place.iterdir()) == [
+        ".dcfsc.json",
         "labels.csv",
         "model.safetensors",
         "run.json",
@@ -94,12 +97,31 @@ def test_the_newest_unfinished_folder_is_gone_on_with(folder: Path) -> None:
     for i, name in enumerate(("x", "x-2", "x-3")):
         place = folder / "runs" / name
         place.mkdir(parents=True)
-        (place / ("run.json" if name == "x-3" else CHECKPOINT)).touch()
-        (place / f".{CHECKPOINT}.abc.part").touch()
+        if name == "x-3":
+            (place / "run.json").touch()
+        else:
+            write_checkpoint(place / CHECKPOINT)
+        (place / part_name()).mkdir()  # a process that was killed
         os.utime(place, (1000 + i, 1000 + i))
     assert choose_folder("x", None, resume=True) == Path("runs/x-2")
     assert choose_folder("x", None, resume=False) == Path("runs/x-4")
     assert choose_folder("y", None, resume=True) == Path("runs/y")
+    (folder / "runs" / "x-2" / CHECKPOINT).write_bytes(b"of another program")
+    assert choose_folder("x", None, resume=True) == Path("runs/x")
+
+
+@pytest.mark.parametrize("content", [b"", b"of another program"])
+def test_a_file_that_bears_the_name_of_a_checkpoint_is_left_alone(
+    folder: Path, content: bytes
+) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / CHECKPOINT).write_bytes(content)
+    for option in ("--resume", "--overwrite"):
+        refused = fit("--out", "run", option)
+        assert refused.exit_code == 2
+        assert f"has files in it ({CHECKPOINT}) and is not an earlier run" in refused.stderr
+    assert [p.name for p in (folder / "run").iterdir()] == [CHECKPOINT]
+    assert (folder / "run" / CHECKPOINT).read_bytes() == content
 
 
 def test_options_of_many_processes_are_refused_for_one() -> None:

@@ -47,9 +47,9 @@ def test_the_record_says_how_they_were_made(run: Run) -> None:
 
 
 def test_predict_applies_the_saved_features(run: Run, bars: Dataset) -> None:
-    assert np.array_equal(predict_run(run.folder, bars), run.labels)
+    assert np.array_equal(predict_run(run.folder, bars)[0], run.labels)
     some = Dataset("some", bars.X[5:9])
-    assert np.array_equal(predict_run(run.folder, some), run.labels[5:9])
+    assert np.array_equal(predict_run(run.folder, some)[0], run.labels[5:9])
     with pytest.raises(InputError, match=r"\(8, 8\), but the features were fitted on \(16, 16\)"):
         predict_run(run.folder, Dataset("small", bars.X[:, :8, :8]))
 
@@ -64,7 +64,7 @@ def test_a_later_run_without_features_leaves_none_behind(run: Run, bars: Dataset
     again = fit_run(bars, "closed-form", OPTIONS, run.folder, overwrite=True)
     assert again.record["features"] is None
     assert not (run.folder / "features.safetensors").exists()
-    assert np.array_equal(predict_run(run.folder, bars), again.labels)
+    assert np.array_equal(predict_run(run.folder, bars)[0], again.labels)
 
 
 def test_options_go_to_the_method_or_else_to_the_features(bars: Dataset, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_options_go_to_the_method_or_else_to_the_features(bars: Dataset, tmp_pat
     assert run.record["parameters"]["lam"] == 0.5
     saved = AutoencoderFeatures.load(run.folder / "features.safetensors")
     assert saved.transform(bars.X).shape[0] == 80
-    assert np.array_equal(predict_run(run.folder, bars), run.labels)
+    assert np.array_equal(predict_run(run.folder, bars)[0], run.labels)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_samples_on_disk(bars: Dataset, run: Run, tmp_path: Path) -> None:
     on_disk = Dataset("x", streamed.stream_npy(tmp_path / "x.npy"), bars.y)
     again = fit_run(on_disk, "closed-form", OPTIONS, tmp_path / "again", features="scattering")
     assert np.array_equal(again.labels, run.labels)
-    assert np.array_equal(predict_run(run.folder, on_disk), run.labels)
+    assert np.array_equal(predict_run(run.folder, on_disk)[0], run.labels)
     plain = fit_run(on_disk, "closed-form", OPTIONS, tmp_path / "plain")
     expected = fit_run(bars, "closed-form", OPTIONS, tmp_path / "expected")
     assert np.array_equal(plain.labels, expected.labels)

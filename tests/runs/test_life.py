@@ -13,19 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import fit_run
+from running import fit_run, write_checkpoint
 from typer.testing import CliRunner, Result
 
-from dcfsc import files
+from dcfsc import journal
 from dcfsc.cli import app
 from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
-from dcfsc.files import atomic_path
-from dcfsc.runs import life
+from dcfsc.files import LOCK, part_name
+from dcfsc.journal import EXPORT, RUN, Filled
 from dcfsc.runs.folder import read_run
-from dcfsc.runs.life import CHECKPOINT, State, settle, staged, state_of
+from dcfsc.runs.life import CHECKPOINT, State, state_of
 from dcfsc.training import loop
 
+FILES = [".dcfsc.json", "labels.csv", "model.safetensors", "run.json"]
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}
 
 
@@ -43,6 +44,10 @@ def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def fit(*options: object) -> Result:
     words = ("fit", "points.npy", "-k", 3, "--device", "cpu", "--no-report", *options)
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
 
 
 def interrupted_training(folder: str, *options: object) -> None:
@@ -66,25 +71,36 @@ TRAINING = ("--method", "dcfsc", "--pretrain-epochs", 2, "--steps", 6, "--checkp
 # states
 
 
+def write(folder: Path, content: dict[str, str]) -> Path:
+    folder.mkdir(parents=True)
+    for name, text in content.items():
+        (folder / name).write_text(text)
+    return folder
+
+
 def test_every_content_has_one_state(tmp_path: Path) -> None:
     record = json.dumps({"dcfsc_run": 1})
-    contents: list[tuple[State, dict[str, str]]] = [
-        (State.EMPTY, {}),
-        (State.EMPTY, {".running.part": "", ".labels.csv.abcdefgh.part": ""}),
-        (State.TRAINING, {CHECKPOINT: ""}),
-        (State.FOREIGN, {CHECKPOINT: "", "notes.txt": ""}),
-        (State.FOREIGN, {"run.json": "{}"}),
-        (State.FOREIGN, {"labels.csv": ""}),
-        (State.WHOLE, {"run.json": record, "notes.txt": ""}),
-        (State.WHOLE, {"run.json": "{", "labels.csv": ""}),
-        (State.WHOLE, {"model.safetensors": "", "labels.csv": ""}),
-        (State.REPLACING, {"run.json": record, CHECKPOINT: ""}),
+    contents: list[tuple[State, dict[str, str], bool]] = [
+        (State.EMPTY, {}, False),
+        (State.EMPTY, {part_name(): "", LOCK: ""}, False),
+        (State.FOREIGN, {".labels.csv.abcdefgh.part": ""}, False),
+        (State.TRAINING, {}, True),
+        (State.TRAINING, {part_name(): ""}, True),
+        (State.FOREIGN, {CHECKPOINT: ""}, False),  # one that no training wrote
+        (State.FOREIGN, {"notes.txt": ""}, True),
+        (State.FOREIGN, {"run.json": "{}"}, False),
+        (State.FOREIGN, {"run.json": "{", "labels.csv": ""}, False),
+        (State.FOREIGN, {"labels.csv": ""}, False),
+        (State.FOREIGN, {"model.safetensors": "", "labels.csv": ""}, False),
+        (State.FOREIGN, {"run.json": record[:-1], CHECKPOINT: ""}, False),
+        (State.WHOLE, {"run.json": record, "notes.txt": ""}, False),
+        (State.WHOLE, {"run.json": record, CHECKPOINT: ""}, False),
+        (State.REPLACING, {"run.json": record}, True),
     ]
-    for number, (state, given) in enumerate(contents):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        for name, content in given.items():
-            (folder / name).write_text(content)
+    for number, (state, given, trains) in enumerate(contents):
+        folder = write(tmp_path / str(number), given)
+        if trains:
+            write_checkpoint(folder / CHECKPOINT)
         assert state_of(folder) is state, given
     assert state_of(tmp_path / "nowhere") is State.EMPTY
     assert state_of(tmp_path / "0" / "..") is State.FOREIGN
@@ -92,114 +108,46 @@ def test_every_content_has_one_state(tmp_path: Path) -> None:
     assert state_of(tmp_path / "file") is State.FOREIGN
 
 
-def write_new(place: Path, model: bool = True) -> None:
-    (place / "labels.csv").write_text("new")
-    if model:
-        (place / "model.safetensors").write_text("new")
-    record = {"dcfsc_run": 2, "model": "../../escape" if model else None, "name": "new"}
-    (place / "run.json").write_text(json.dumps(record))
+def test_a_list_says_that_a_folder_is_a_run_whatever_was_lost(tmp_path: Path) -> None:
+    Filled(RUN, {}).write(tmp_path)
+    assert state_of(tmp_path) is State.EMPTY
+    (tmp_path / "labels.csv").touch()
+    assert state_of(tmp_path) is State.WHOLE
+    with pytest.raises(InputError, match=r"has lost its run\.json; fit again"):
+        read_run(tmp_path)
+    write_checkpoint(tmp_path / CHECKPOINT)
+    assert state_of(tmp_path) is State.REPLACING
+    Filled(EXPORT, {}).write(tmp_path)
+    assert state_of(tmp_path) is State.FOREIGN
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir())
-
-
-def test_a_staged_run_becomes_the_run_and_takes_away_what_was_the_earlier_ones(
-    tmp_path: Path,
-) -> None:
-    for name in life.OURS - {"run.json"}:
-        (tmp_path / name).write_text("old")
-    (tmp_path / "run.json").write_text(json.dumps({"dcfsc_run": 2, "name": "old"}))
-    (tmp_path / "notes.txt").write_text("mine")
-    with staged(tmp_path) as place:
-        write_new(place, model=False)
-        assert json.loads((tmp_path / "run.json").read_text())["name"] == "old"
-    assert names(tmp_path) == ["labels.csv", "notes.txt", "run.json"]
-    assert (tmp_path / "labels.csv").read_text() == "new"
-
-
-def test_a_step_that_fails_before_the_rename_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "labels.csv").write_text("old")
-
-    def interrupted() -> None:
-        with staged(tmp_path) as place:
-            write_new(place)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"labels.csv": "old"}
-
-
-@pytest.mark.parametrize("moved", range(4))
-def test_what_was_interrupted_after_the_rename_is_completed(tmp_path: Path, moved: int) -> None:
-    place = tmp_path / life.WHOLE
-    place.mkdir()
-    write_new(place)
-    (tmp_path / "labels.csv").write_text("old")
-    for name in ("labels.csv", "model.safetensors", "run.json")[:moved]:
-        os.replace(place / name, tmp_path / name)
-    settle(tmp_path)
-    assert names(tmp_path) == ["labels.csv", "model.safetensors", "run.json"]
-    assert (tmp_path / "labels.csv").read_text() == "new"
-    assert (tmp_path / "model.safetensors").read_text() == "new"
-
-
-def test_a_record_that_was_tampered_with_moves_nothing_elsewhere(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    (run / life.WHOLE).mkdir(parents=True)
-    write_new(run / life.WHOLE)
-    (run / life.WHOLE / "run.json").write_text("[")
-    with pytest.raises(InputError, match=r"whole\.part/run\.json is damaged; delete"):
-        settle(run)
-    assert names(tmp_path) == ["run"]
-
-
-def test_settling_leaves_alone_what_a_living_process_writes(tmp_path: Path) -> None:
-    with atomic_path(tmp_path / "predictions.csv") as part:
-        dead = tmp_path / ".predictions.csv.abcdefgh.part"
-        dead.touch()
-        (tmp_path / ".mine.part").touch()
-        settle(tmp_path)
-        assert part.exists()
-        assert not dead.exists()
-    assert names(tmp_path) == [".mine.part", "predictions.csv"]
-
-
-def test_without_locks_a_reader_leaves_alone_what_is_staged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "fcntl", None)
-    with staged(tmp_path) as place:  # another process, as far as a reader can tell
-        write_new(place)
-        settle(tmp_path)
-        assert names(place) == ["labels.csv", "model.safetensors", "run.json"]
-    assert (tmp_path / "labels.csv").read_text() == "new"
-    (tmp_path / life.WHOLE).mkdir()
-    (tmp_path / "labels.csv").write_text("old")
-    write_new(tmp_path / life.WHOLE)
-    settle(tmp_path)
-    assert names(tmp_path) == ["labels.csv", "model.safetensors", "run.json"]
-    assert (tmp_path / "labels.csv").read_text() == "new"
+def test_a_link_to_a_checkpoint_is_none(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "mine.safetensors")
+    folder = write(tmp_path / "run", {})
+    (folder / CHECKPOINT).symlink_to(tmp_path / "mine.safetensors")
+    assert state_of(folder) is State.FOREIGN
 
 
 def test_a_reader_waits_for_the_last_step_of_another_process(tmp_path: Path, data: Dataset) -> None:
-    fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
-    (tmp_path / "run" / life.WHOLE).mkdir()
-    for name in ("labels.csv", "model.safetensors", "run.json"):
-        os.replace(tmp_path / "run" / name, tmp_path / "run" / life.WHOLE / name)
+    run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run").folder
+
+    def killed(folder: Path, stage: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run, overwrite=True)
     mover = (
-        "import sys, time, pathlib; from dcfsc.runs import life\n"
-        "folder = pathlib.Path(sys.argv[1]); lock = life.try_lock(folder / life.LOCK)\n"
-        "print('held', flush=True); time.sleep(0.5); life._settle(folder); time.sleep(60)"
+        "import sys, time, pathlib; from dcfsc import journal\n"
+        "folder = pathlib.Path(sys.argv[1]); lock = journal.try_lock(folder / journal.LOCK)\n"
+        "print('held', flush=True); time.sleep(0.5); journal._settle(folder); time.sleep(60)"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", mover, tmp_path / "run"], stdout=subprocess.PIPE
-    )
+    child = subprocess.Popen([sys.executable, "-c", mover, run], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
-        assert len(read_run(tmp_path / "run").labels) == 60
+        assert read_run(run).record["n_clusters"] == 4
     finally:
         child.kill()
         child.communicate()
@@ -278,7 +226,7 @@ def test_an_earlier_run_is_whole_until_the_one_that_replaces_it_is() -> None:
     assert fit("--out", "run", "--resume", *TRAINING).exit_code == 0
     assert read_run("run").record["method"] == "dcfsc"
     assert state_of(Path("run")) is State.WHOLE
-    assert not Path("run/predictions.csv").exists()
+    assert len(Path("run/predictions.csv").read_text().splitlines()) == 61
 
 
 @pytest.mark.usefixtures("points")
@@ -298,8 +246,10 @@ def test_a_run_of_an_earlier_format_and_a_damaged_one_can_be_replaced(
         (folder / "run.json").write_text(content)
         with pytest.raises(InputError, match="fit again, with --overwrite"):
             read_run(folder)
-        fit_run(data, "closed-form", OPTIONS, folder, overwrite=True)
+        with pytest.warns(UserWarning, match=r"was not dcfsc's; it is now run\.json\.bak"):
+            fit_run(data, "closed-form", OPTIONS, folder, overwrite=True)
         assert len(read_run(folder).labels) == 60
+        assert (folder / "run.json.bak").read_text() == content
 
 
 @pytest.mark.usefixtures("points")
@@ -324,7 +274,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_checkpoint(
     told = [line for line in done.stderr.splitlines() if "checkpoint" in line]
     assert len(told) == 1
     assert "No space left on device; the one of step " in told[0]
-    assert names(Path("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    assert names(Path("run")) == FILES
 
 
 @pytest.mark.usefixtures("points")
@@ -337,7 +287,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_checkpoint_and_says_how_to_go
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DCFSC, "save", full)
+        patch.setattr(DCFSC, "write_model", full)
         failed = fit("--out", "run", *TRAINING)
     assert failed.exit_code == 2
     (line,) = failed.stderr.splitlines()
@@ -356,4 +306,4 @@ def test_a_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert fit("--out", "run", *TRAINING, "--resume").exit_code == 0
     assert fit("--out", "undisturbed", *TRAINING).exit_code == 0
     assert Path("run/labels.csv").read_text() == Path("undisturbed/labels.csv").read_text()
-    assert names(Path("run")) == ["labels.csv", "model.safetensors", "run.json"]
+    assert names(Path("run")) == FILES

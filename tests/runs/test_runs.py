@@ -17,8 +17,10 @@ from dcfsc.datasets.digest import digest_of_labels
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
+from dcfsc.files import LOCK
 from dcfsc.runs import life
 from dcfsc.runs import record as run_record
+from dcfsc.runs.edits import edit_run
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.prediction import predict_run
 
@@ -33,6 +35,10 @@ def data() -> Dataset:
 @pytest.fixture
 def run(data: Dataset, tmp_path: Path) -> Run:
     return fit_run(data, "closed-form", OPTIONS, tmp_path / "run", command="dcfsc fit ...")
+
+
+FILES = {".dcfsc.json", "labels.csv", "model.safetensors", "run.json"}
+MORE = {"details.npz", "predictions.csv", "report.html"}
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -121,7 +127,8 @@ def test_read_only_map_of_a_file_is_fitted_without_a_warning(
     np.save(tmp_path / "x.npy", data.X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     run = fit_run(Dataset("mapped", mapped), "closed-form", OPTIONS, tmp_path / "run")
-    assert np.array_equal(predict_run(run.folder, Dataset("mapped", mapped)), run.labels)
+    labels, _ = predict_run(run.folder, Dataset("mapped", mapped))
+    assert np.array_equal(labels, run.labels)
     assert [str(w.message) for w in recwarn] == []
 
 
@@ -137,7 +144,7 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 
     def look(record: dict[str, Any]) -> None:
         seen.append(dict(record))
-        assert os.listdir(tmp_path / "b") == [life.LOCK]
+        assert os.listdir(tmp_path / "b") == [LOCK]
 
     fit_run(data, "closed-form", OPTIONS, tmp_path / "b", started=look)
     assert seen[0]["data"]["n"] == 90
@@ -147,14 +154,49 @@ def test_started_is_called_after_the_checks_and_before_the_work(
 # replacing, and never replacing
 
 
-def test_earlier_run_is_replaced_with_all_that_was_made_from_it(run: Run, data: Dataset) -> None:
+def test_earlier_run_is_replaced_and_what_was_made_from_it_stays(
+    data: Dataset, tmp_path: Path
+) -> None:
+    run = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", report=True)
     predict_run(run.folder, data)
-    (run.folder / "report.html").write_text("of the earlier run")
+    predictions = (run.folder / "predictions.csv").read_bytes()
+    edit_run(run.folder, {"0": "seals"})
+    edits = (run.folder / "edits.json").read_bytes()
     (run.folder / "notes.txt").write_text("mine")
-    fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder, overwrite=True)
+    assert set(os.listdir(run.folder)) == {*FILES, *MORE, "edits.json", "notes.txt"}
+    with pytest.warns(UserWarning, match=r"edits of the earlier run are kept as .*edits\.1\.json"):
+        fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder, overwrite=True)
     assert read_run(run.folder).record["n_clusters"] == 4
-    names = {"labels.csv", "model.safetensors", "notes.txt", "run.json"}
-    assert set(os.listdir(run.folder)) == names
+    kept = {"predictions.csv": predictions, "edits.1.json": edits, "notes.txt": b"mine"}
+    assert set(os.listdir(run.folder)) == {*FILES, *kept}
+    assert {name: (run.folder / name).read_bytes() for name in kept} == kept
+
+
+def test_a_second_prediction_takes_the_next_name(run: Run, data: Dataset) -> None:
+    first = predict_run(run.folder, data)[1]
+    before = first.read_bytes()
+    second = predict_run(run.folder, Dataset("some", data.X[:7]))[1]
+    assert [first.name, second.name] == ["predictions.csv", "predictions-2.csv"]
+    assert first.read_bytes() == before
+    assert len(second.read_text().splitlines()) == 8
+    with pytest.raises(InputError, match=r"exists; .* or add --overwrite to replace it"):
+        predict_run(run.folder, data, first)
+    predict_run(run.folder, Dataset("some", data.X[:3]), first, overwrite=True)
+    assert len(first.read_text().splitlines()) == 4
+    assert not (run.folder / "predictions.csv.bak").exists()
+
+
+def test_what_somebody_put_in_the_place_of_a_file_is_kept_beside_it(
+    run: Run, data: Dataset
+) -> None:
+    (run.folder / "labels.csv").write_text("sorted by hand\n")
+    (run.folder / "details.npz").write_text("mine")  # this run never had any
+    with pytest.warns(UserWarning, match=r"was not dcfsc's; it is now labels\.csv\.bak"):
+        fit_run(data, "closed-form", OPTIONS, run.folder, overwrite=True)
+    assert set(os.listdir(run.folder)) == {*FILES, "labels.csv.bak", "details.npz"}
+    assert (run.folder / "labels.csv.bak").read_text() == "sorted by hand\n"
+    assert (run.folder / "details.npz").read_text() == "mine"
+    assert len(read_run(run.folder).labels) == 90
 
 
 def test_failure_leaves_an_earlier_run_as_it_was(
@@ -165,7 +207,7 @@ def test_failure_leaves_an_earlier_run_as_it_was(
         raise OSError(28, "No space left on device")
 
     before = files(run.folder)
-    monkeypatch.setattr(ClosedFormSubspaceClustering, "save", full_disk)
+    monkeypatch.setattr(ClosedFormSubspaceClustering, "write_model", full_disk)
     with pytest.raises(InputError, match=r"cannot write to .*run: No space left on device"):
         fit_run(data, "closed-form", {**OPTIONS, "n_clusters": 4}, run.folder, overwrite=True)
     assert files(run.folder) == before
@@ -288,7 +330,8 @@ def test_predict_labels_unseen_samples_of_the_same_subspaces(tmp_path: Path) -> 
     assert data.y is not None
     seen, unseen = Dataset("seen", data.X[:100], data.y[:100]), data.X[100:]
     run = fit_run(seen, "closed-form", OPTIONS, tmp_path / "run")
-    labels = predict_run(run.folder, Dataset("unseen", unseen))
+    labels, file = predict_run(run.folder, Dataset("unseen", unseen))
+    assert file == run.folder / "predictions.csv"
     name = {int(run.labels[i]): int(data.y[i]) for i in range(100)}
     assert [name[k] for k in labels.tolist()] == data.y[100:].tolist()
 
@@ -307,7 +350,7 @@ def test_method_that_cannot_be_saved_has_a_run_without_a_model(
 
     monkeypatch.setitem(METHODS, "transductive", Transductive)
     run = fit_run(data, "transductive", OPTIONS, tmp_path / "run")
-    assert sorted(os.listdir(run.folder)) == ["labels.csv", "run.json"]
+    assert sorted(os.listdir(run.folder)) == [".dcfsc.json", "labels.csv", "run.json"]
     assert read_run(run.folder).record["model"] is None
     with pytest.raises(InputError, match=r"'transductive' .* labels only the samples"):
         predict_run(run.folder, data)

@@ -20,4 +20,4 @@ def datasets() -> None:
         classes = "any" if info.classes is None else str(info.classes)
         rows.append((info.name, number, shape, classes, here, how or ""))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
-    print(f"data root: {data_root()} (set it with DCFSC_DATA)")
+    output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")

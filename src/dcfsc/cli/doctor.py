@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import typer
@@ -92,6 +91,6 @@ def doctor() -> None:
             problems.append(one_line(f"{title}: {reason}"))
     if problems:
         for problem in problems:
-            print(f"error: {problem}", file=sys.stderr)
+            output.say(f"error: {problem}", error=True)
         raise typer.Exit(1)
-    print("all well")
+    output.say("all well")

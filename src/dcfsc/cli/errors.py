@@ -13,6 +13,7 @@ from typing import Any, NoReturn, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dcfsc.cli.output import say
 from dcfsc.cli.watching import watching
 from dcfsc.errors import DcfscError, InputError, writable
 from dcfsc.stages import stage
@@ -65,7 +66,7 @@ class CommandLine(TyperGroup):
         try:
             code = super().main(args=args, standalone_mode=False, **extra)
         except UsageError as error:
-            print(one_line(f"error: {error.format_message()}"), file=sys.stderr)
+            say(one_line(f"error: {error.format_message()}"), error=True)
             code = error.exit_code
         if standalone_mode:
             sys.exit(code)
@@ -101,12 +102,12 @@ def _fail(message: object, code: int) -> NoReturn:
         if not first_to_tell():
             raise typer.Exit(code)
     stage("")
-    print(one_line(f"error: {message}"), file=sys.stderr)
+    say(one_line(f"error: {message}"), error=True)
     raise typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    print(one_line(f"warning: {message}"), file=sys.stderr)
+    say(one_line(f"warning: {message}"), error=True)
 
 
 def _raised_in(error: BaseException, package: str) -> bool:

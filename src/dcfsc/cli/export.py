@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dcfsc.cli import output
-from dcfsc.cli.options import QuietOption, RunArgument
+from dcfsc.cli.options import AbsoluteOption, QuietOption, RunArgument
 
 
 def export(
@@ -24,9 +24,23 @@ def export(
             show_default="RUN/export.csv, RUN/export.parquet, RUN-clusters",
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="The folder of the samples' files, for a run that was made elsewhere or by "
+            "version 1.0.",
+        ),
+    ] = None,
     copy: Annotated[
-        bool, typer.Option("--copy", help="Copy the files instead of linking to them.")
+        bool,
+        typer.Option(
+            "--copy",
+            help="Copy the files instead of linking to them. A folder of links is not meant to be "
+            "passed on; a folder of copies is.",
+        ),
     ] = False,
+    absolute_paths: AbsoluteOption = False,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -44,6 +58,7 @@ def export(
     """
     from dcfsc.runs.export import export_run
 
-    target = export_run(run, to, out, copy=copy, overwrite=overwrite)
+    options = {"copy": copy, "absolute_paths": absolute_paths, "overwrite": overwrite}
+    target = export_run(run, to, out, data=data, **options)
     if not quiet:
         output.print_facts([("run", str(run)), (to, str(target))])

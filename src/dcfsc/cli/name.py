@@ -51,7 +51,7 @@ def name(
         edits = edit_run(run, given, merges, split or [], undo=undo)
         redraw(run)  # even if nothing changed: an earlier command may have been interrupted before
         if edits == before and not (quiet or as_json):
-            print("nothing to change: the clusters already have these names")
+            output.say("nothing to change: the clusters already have these names")
     clusters = _listed(run)
     if as_json:
         print(json.dumps({"run": str(run), "clusters": clusters}))

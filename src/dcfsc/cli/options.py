@@ -60,6 +60,12 @@ OverwriteOption = Annotated[
         "--overwrite", help="Replace the file if it exists; a file of yours is kept as NAME.bak."
     ),
 ]
+AbsoluteOption = Annotated[
+    bool,
+    typer.Option(
+        "--absolute-paths", help="Give the files' whole paths, not those from the data folder on."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from dcfsc.errors import printable
 from dcfsc.stages import stage
 
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
@@ -21,12 +22,17 @@ RUN_HEADER = ("K", "error", "confidence", "sizes", "run")
 CLEAR = 2.0  # times the next candidate's score
 
 
+def say(text: object, *, error: bool = False) -> None:
+    """Print a line; no name in it can do more to the terminal than stand there."""
+    print(printable(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Names and values, in two columns."""
     stage("")
     if not sys.stdout.isatty():
         for name, value in facts:
-            print(f"{name:<{NAME_WIDTH}}  {value}")
+            say(f"{name:<{NAME_WIDTH}}  {value}")
         return
     from rich.console import Console
     from rich.table import Table
@@ -36,18 +42,19 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     grid.add_column(style="bold cyan", min_width=NAME_WIDTH, no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(Text(name), Text(value))
+        grid.add_row(Text(name), Text(printable(value)))
     Console().print(grid)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows of text under a header."""
     stage("")
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):
             cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            print("  ".join(cells).rstrip())
+            say("  ".join(cells).rstrip())
         return
     from rich import box
     from rich.console import Console

@@ -9,6 +9,7 @@ import typer
 
 from dcfsc.cli import output
 from dcfsc.cli.options import (
+    AbsoluteOption,
     ColorOption,
     OverwriteOption,
     QuietOption,
@@ -37,20 +38,20 @@ def report(
     size: SizeOption = None,
     color: ColorOption = None,
     skip_broken: SkipOption = False,
+    absolute_paths: AbsoluteOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Make the report of a run again from its saved files."""
-    from dcfsc.report import read_details, with_images
+    from dcfsc.report import with_images
     from dcfsc.runs.folder import read_run
-    from dcfsc.runs.life import DETAILS
     from dcfsc.runs.reporting import draw, page_of
 
     saved = read_run(run)
     page = page_of(saved, out, overwrite=overwrite, inputs=sources(data))
-    details = read_details(saved.folder / DETAILS)
+    details = saved.details()
     if data is not None:
         samples = load_samples(data, None, size, color, skip_broken, saved.record["seed"])
         details = with_images(details, samples.X, samples.name)
-    draw(saved, page, details)
+    draw(saved, page, details, absolute_paths)
     if not quiet:
         output.print_facts([("run", str(run)), output.report_fact(page.target)])

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dcfsc.cli import output
 from dcfsc.cli.options import DeviceOption, QuietOption
 from dcfsc.errors import InputError
 
@@ -69,7 +70,7 @@ def reproduce(
             force=force,
             shard=(int(match[1]), int(match[2])),
             jobs=jobs,
-            report=(lambda line: None) if quiet else lambda line: print(line, flush=True),
+            report=(lambda line: None) if quiet else output.say,
         )
 
 

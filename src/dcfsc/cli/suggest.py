@@ -73,4 +73,4 @@ def suggest_k(
     candidates = suggestion["candidates"]
     output.print_table(output.CANDIDATE_HEADER, output.candidate_rows(candidates[:MOST]))
     used = f"{suggestion['n_samples']:,} of {len(samples):,} samples"
-    print(f"suggested: K = {suggestion['k']} ({output.clarity(candidates)}; {used})")
+    output.say(f"suggested: K = {suggestion['k']} ({output.clarity(candidates)}; {used})")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from dcfsc.errors import printable
 from dcfsc.stages import logger
 
 SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
@@ -59,7 +60,7 @@ class Lines(logging.Handler):
         self.begin = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        text = printable(record.getMessage())
         if text and not hasattr(record, "total"):
             print(f"{time.monotonic() - self.begin:8.1f} s  {text}", file=sys.stderr, flush=True)
 
@@ -74,7 +75,7 @@ class Status(logging.Handler):
         super().__init__()
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
         )
@@ -84,11 +85,11 @@ class Status(logging.Handler):
         self.shown.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        text = printable(record.getMessage())
         if hasattr(record, "total"):
             self._advance(record.done, record.total)  # type: ignore[attr-defined]
         elif hasattr(record, "stays"):
-            self.shown.console.print(text, highlight=False)
+            self.shown.console.print(text, highlight=False, markup=False, emoji=False)
         elif text:
             self.began = None
             self.shown.update(self.task, description=text, left="")

@@ -74,8 +74,7 @@ def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
         for info in archive.infolist():
             if info.filename.endswith(".npy"):
                 refuse_bomb(f"{path}[{info.filename}]", info.compress_size, info.file_size)
-                with archive.open(info) as file:
-                    headers[info.filename.removesuffix(".npy")] = streamed.NpyHeader(file)
+                headers[info.filename.removesuffix(".npy")] = streamed.member_header(archive, info)
     return headers
 
 

@@ -44,6 +44,8 @@ class Dataset:
         How images were read, or resized: what has to be done to new samples too.
     photographs : bool
         Whether they come from a folder of colour photographs.
+    folder : str or None
+        The folder that all ``paths`` are in.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Dataset:
     feature_names: list[str] | None = None
     reading: Reading | None = None
     photographs: bool = False
+    folder: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
@@ -84,6 +87,14 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @property
+    def relative_paths(self) -> list[str] | None:
+        """The paths from ``folder`` on; as they are without one."""
+        if self.paths is None or self.folder is None:
+            return self.paths
+        top = writable(self.folder)
+        return [str(Path(path).relative_to(top)) for path in self.paths]
 
     @property
     def n_classes(self) -> int | None:

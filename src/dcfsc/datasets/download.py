@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from importlib.util import find_spec
@@ -33,7 +34,7 @@ def fetch(url: str, checksum: str, target: str | Path) -> Path:
         ) from None
     if target.is_file() and pooch.file_hash(str(target), alg=algorithm) == checksum.lower():
         return target
-    if target.exists():
+    if os.path.lexists(target):
         raise InputError(
             f"{target} is not the published file; move it away, and it is downloaded again."
         )

@@ -2,7 +2,7 @@
 
 A cache is a folder with one file for each chunk that was added: digests (n, 32) and features
 (n, k). Files are written whole or not at all, and never changed, so that any number of processes
-may read and add. What is damaged is passed over, and made again.
+may read and add. What is damaged, or not as it was written, is passed over, and made again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from dcfsc.datasets.streamed import cache_folder
 from dcfsc.files import atomic_path
@@ -40,9 +41,25 @@ class FeatureCache:
                 self._index(file)
 
     def _index(self, file: Path) -> None:
-        with suppress(OSError, SafetensorError, KeyError, ValueError):
-            for row, digest in enumerate(load_file(file)["digests"]):
-                self._known[digest.tobytes()] = file, row
+        for row, digest in enumerate(self._read(file)[0]):
+            self._known[digest.tobytes()] = file, row
+
+    def _read(self, file: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Digests (n, 32) and features (n, k) of a file as it was written; else none."""
+        with suppress(OSError, SafetensorError, KeyError, ValueError, TypeError):
+            if self.folder.is_symlink() or file.is_symlink() or not file.is_file():
+                raise ValueError("it would be read from elsewhere")
+            with safe_open(file, framework="np") as opened:
+                digests, features = opened.get_tensor("digests"), opened.get_tensor("features")
+                whole = (opened.metadata() or {})["sha256"] == _checksum(digests, features)
+            if whole and len(digests) == len(features) and features.dtype == np.float32:
+                return digests, features
+        warnings.warn(
+            f"{file} is not a cache as it was written; its features are computed again.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return np.empty((0, 32), np.uint8), np.empty((0, 0), np.float32)
 
     def get(self, digests: Sequence[bytes]) -> dict[int, np.ndarray]:
         """Features (k,) of those samples that have some, by their place in ``digests``."""
@@ -53,16 +70,24 @@ class FeatureCache:
                 wanted.setdefault(file, []).append((place, row))
         found: dict[int, np.ndarray] = {}
         for file, pairs in wanted.items():
-            with suppress(OSError, SafetensorError, KeyError, IndexError):
-                features = load_file(file)["features"]
-                found |= {place: features[row] for place, row in pairs}
+            features = self._read(file)[1]
+            found |= {place: features[row] for place, row in pairs if row < len(features)}
         return found
 
     def add(self, digests: Sequence[bytes], features: np.ndarray) -> None:
         """Keep features (n, k); a disk that takes none is no reason to stop."""
         rows = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
         name = hashlib.sha256(rows.tobytes()).hexdigest()[:32] + SUFFIX
+        features = np.ascontiguousarray(features)
         with suppress(OSError, SafetensorError):
+            if self.folder.is_symlink():
+                return
             with atomic_path(self.folder / name) as part:
-                save_file({"digests": rows, "features": np.ascontiguousarray(features)}, part)
+                metadata = {"sha256": _checksum(rows, features)}
+                save_file({"digests": rows, "features": features}, part, metadata)
             self._index(self.folder / name)
+
+
+def _checksum(digests: np.ndarray, features: np.ndarray) -> str:
+    shapes = f"{digests.shape} {digests.dtype} {features.shape} {features.dtype}".encode()
+    return hashlib.sha256(shapes + digests.tobytes() + features.tobytes()).hexdigest()

@@ -88,6 +88,7 @@ def load_folder(
         X=X,
         y=y,
         paths=[str(files[i]) for i in kept],
+        folder=str(folder),
         label_names=names,
         notes="; ".join(filter(None, notes)),
         reading=reading,

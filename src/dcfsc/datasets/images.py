@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +53,15 @@ class ImageSource:
 
     @classmethod
     def file(cls, path: Path) -> ImageSource:
-        return cls(str(path), lambda: path.open("rb"))
+        return cls(str(path), lambda: open_regular(path))
+
+
+def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file's bytes; a pipe or a device, which might never answer, is an error."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    at_once = getattr(os, "O_NONBLOCK", 0)  # whatever has come in its place since
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ it, as ``np.asarray`` does, gets it where the free memory allows.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import zipfile
 from abc import ABC, abstractmethod
@@ -201,6 +202,21 @@ class NpyHeader:
 
     def array(self, name: str, file: Path | IO[bytes], offset: int) -> FileArray:
         return FileArray(name, file, offset, self.shape, self.dtype, self.fortran_order)
+
+
+def member_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpyHeader:
+    """The header of an .npy file in an archive, which has the bytes that it speaks of."""
+    with archive.open(member) as file:
+        header = NpyHeader(file)
+        there = member.file_size
+        if member.compress_type == zipfile.ZIP_STORED:
+            there = min(there, os.path.getsize(str(archive.filename)))
+        if not header.dtype.hasobject and header.nbytes > there - file.tell():
+            raise InputError(
+                f"cannot read {archive.filename}[{member.filename}]: it is cut off; its header "
+                f"says {str(header.shape)[:80]}."
+            )
+    return header
 
 
 def stream_npy(path: Path) -> FileArray:

@@ -20,7 +20,7 @@ from dcfsc.datasets.feature_cache import FeatureCache, default_place
 from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.datasets.images import ImageSource, Reading, channels_first
 from dcfsc.errors import InputError
-from dcfsc.features.encoder_backends import open_encoder
+from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
 from dcfsc.features.encoders import Encoder
 from dcfsc.machine import resolve_device
 from dcfsc.stages import progress, stage
@@ -115,6 +115,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
                 digests = _digests(X, start, stop)
                 known = {} if cache is None else cache.get(digests)
                 for place, features in known.items():
+                    if features.shape != out.shape[1:]:
+                        raise InputError(f"{cache.folder} has no features of this encoder.")
                     out[start + place] = features
                 bar.update(len(known))
                 missing = [i for i in range(stop - start) if i not in known]
@@ -138,6 +140,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
             features = encoder(encoder.images.cut(batch))
             if not torch.isfinite(features).all():
                 raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
+            if features.shape[1] != out.shape[1]:
+                raise InputError(f"the encoder {encoder.title} gives {features.shape[1]} features.")
             out[rows[start : start + size]] = features.numpy()
             bar.update(len(batch))
 
@@ -208,11 +212,17 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         }
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        if self.name is not None:
+            self.name = NameInFile(self.name)
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size)
         self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
         self._n_features_out = int(values["n_features_out"])
+        if not 0 < self._n_features_out <= MOST_FEATURES:
+            raise InputError(f"{self._n_features_out} features of an image are too many.")
 
 
 def reading(encoder: Encoder) -> Reading:

@@ -8,7 +8,8 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from types import UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc._version import __version__
+from dcfsc.datasets.registry import WEIGHTS
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import header_of
 from dcfsc.networks import from_dict
@@ -28,6 +30,10 @@ from dcfsc.training.checkpoint import fingerprint
 from .validation import check_at_least, check_n_clusters
 
 FORMAT = 2
+# Places on the disk of whoever fitted, and what JSON cannot hold, are neither saved nor read.
+PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
+NO_PLACE = (None, "auto", *WEIGHTS, *(name.replace("_", "-") for name in WEIGHTS))
+LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
     kind.__name__: kind
     for kind in (
@@ -59,7 +65,7 @@ class Persistent:
         """
         check_is_fitted(self)
         # a link stays, and the file that it leads to is judged
-        with Output(Path(path).resolve(), asks=False, ours=is_model).open() as part:
+        with Output(os.path.realpath(path), asks=False, ours=is_model).open() as part:
             self.write_model(part)
 
     def write_model(self, path: Path) -> None:
@@ -73,6 +79,7 @@ class Persistent:
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
         }
+        params = {name: value for name, value in params.items() if is_kept(name, value)}
         contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
         header = {
             "format": FORMAT,
@@ -94,7 +101,7 @@ class Persistent:
                 f"use {header['class']}.load."
             )
         try:
-            params = {name: decode_parameter(value) for name, value in header["params"].items()}
+            params = decode_parameters(cls, header["params"])
             model = cls(**params)
             if device is not None:
                 model.set_params(device=device)  # type: ignore[attr-defined]
@@ -187,7 +194,10 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
 
 def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """A network's description fits the samples, the latents, and the weights it would allocate."""
-    shape = math.prod(int(s) for s in values["sample_shape"])
+    shapes = values["sample_shape"], values.get("working_shape", [1])
+    if not all(type(s) is int and 0 < s <= LARGEST_SIDE for sides in shapes for s in sides):
+        raise InputError("its samples have no shape; fit and save it again.")
+    shape = math.prod(values["sample_shape"])
     if not 0 < float(values.get("input_scale", 1.0)) < torch.finfo(torch.float32).max:
         raise InputError(f"its samples cannot be scaled by {values['input_scale']}.")
     if "spec" not in values:
@@ -195,7 +205,8 @@ def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     spec = from_dict(values["spec"])
     largest = max((value.numel() for value in tensors.values()), default=0)
     strides = getattr(spec, "strides", ())
-    if max(spec.layer_sizes) > largest or max(strides, default=1) > shape:
+    too_many = len(spec.layer_sizes) > len(tensors)
+    if too_many or max(spec.layer_sizes) > largest or max(strides, default=1) > shape:
         raise InputError("its network is larger than its weights; fit and save it again.")
     latents = tensors.get("latents")
     if math.prod(spec.sample_shape) != shape or (
@@ -224,6 +235,35 @@ def encode_parameter(name: str, value: Any) -> Any:
     raise InputError(
         f"the parameter {name}={value!r} cannot be saved; use a name or one of dcfsc's own objects."
     )
+
+
+def decode_parameters(cls: type, saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that ``save`` wrote: known ones, of the types that they have in the class."""
+    kinds, found = get_type_hints(cls), {}
+    for name, value in saved.items():
+        if not is_kept(name, value):
+            continue
+        found[name] = decode_parameter(value)
+        if name not in kinds or not fits(found[name], kinds[name]):
+            raise InputError(f"its parameter {name[:40]!r} cannot be {str(value)[:40]!r}.")
+    return found
+
+
+def is_kept(name: str, value: Any) -> bool:
+    """Whether a parameter goes into a file, or comes from one; else it has its default."""
+    return name not in FUNCTIONS and (name not in PLACES or value in NO_PLACE)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value that was JSON has the type of an annotation; numbers are all alike."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(value, each) for each in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    kind = get_origin(kind) or kind
+    if kind in (int, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return kind is Any or isinstance(value, kind)
 
 
 def decode_parameter(value: Any) -> Any:

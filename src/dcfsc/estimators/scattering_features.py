@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -23,6 +24,8 @@ from dcfsc.training.progress import counting_bar
 from .base import Estimator
 from .persistence import Persistent
 from .validation import as_numpy
+
+MOST_FILTERS = 1 << 25  # numbers in the filters of a model in a file
 
 
 @dataclass(eq=False, repr=False)
@@ -169,9 +172,17 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
+        for name in ("J", "L", "batch_size"):
+            check_whole(name, getattr(self, name))
+        padded = [side + 3 * 2 ** min(self.J, 40) for side in self.sample_shape_[-2:]]
+        if math.prod(padded) * self.J * self.L > max(MOST_FILTERS, 8 * len(tensors["mean"])):
+            raise InputError("its filters are larger than its components; fit and save it again.")
         self._model = self._build()
         self._model.restore(tensors)
         self._expose()
+        n, D = len(self.components_), self._model.n_coefficients
+        if self.mean_.shape != (D,) or self.components_.shape != (n, D):
+            raise InputError("its components do not match its samples; fit and save it again.")
 
 
 def images(X: Any, what: str = "scattering features") -> Any:

@@ -166,8 +166,16 @@ class CellStore:
         version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         known = self._read.get(path)
         if known is None or known[0] != version:
-            known = self._read[path] = version, record_file.read(path)
+            known = self._read[path] = version, record_file.read(path, _is_cell)
         return known[1]
+
+
+def _is_cell(record: Record) -> bool:
+    """Whether a record says which cell it is of, as :meth:`Cell.identity` does."""
+    words = (record.get(name) for name in ("experiment", "method", "key", "dataset"))
+    return all(isinstance(word, str) for word in words) and all(
+        type(record.get(name)) is int for name in ("K", "seed")
+    )
 
 
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.~])(?:/[^\s/'\"`;:,()]+)+/([^\s/'\"`;:,()]*)")

@@ -10,8 +10,6 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dcfsc.files import atomic_path
-
 from . import paper, tables
 from .catalogue import get
 from .cells import CellStore
@@ -26,8 +24,8 @@ Row = dict[str, Any]
 OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
 
 
-def write(store: CellStore) -> list[Path]:
-    """Draw an experiment's figure; returns the paths (none where there is nothing to draw)."""
+def write(store: CellStore, folder: Path) -> None:
+    """Draw an experiment's figure to a folder, where there is something to draw."""
     rows = tables.summarise(store)
     draw = {
         "eyaleb": draw_error_by_clusters,
@@ -38,12 +36,15 @@ def write(store: CellStore) -> list[Path]:
         "views": draw_views,
     }.get(store.experiment, draw_bars)
     if draw is None or not rows:
-        return []
+        return
     figure = new_figure(8.0, 4.8)
     axes = figure.add_subplot()
     draw(axes, rows)
     axes.set_title(get(store.experiment).title)
-    return save(figure, store.folder, "figure")
+    for kind in ("png", "svg"):
+        # No date inside: the same cells give the same picture.
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(folder / f"figure.{kind}", format=kind, dpi=150, metadata=metadata)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -53,18 +54,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    paths = []
-    for kind in ("png", "svg"):
-        path = folder / f"{name}.{kind}"
-        # No date inside: the same cells give the same picture.
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        with atomic_path(path) as part:
-            figure.savefig(part, format=kind, dpi=150, metadata=metadata)
-        paths.append(path)
-    return paths
 
 
 def draw_bars(axes: Axes, rows: list[Row]) -> None:

@@ -3,7 +3,8 @@
 A record has a ``key``; a later record replaces an earlier one of the same key. Appending takes an
 exclusive lock, writes one whole line and waits until it is on disk, so a process that is killed
 loses at most the record it was writing. Reading needs no lock: a line cut short is passed over, and
-the next append removes it.
+the next append removes it. A file with other lines in it was changed by somebody: before the next
+change it becomes ``NAME.bak``, and its records go on in a new one.
 """
 
 from __future__ import annotations
@@ -11,47 +12,43 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dcfsc.files import write_text
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system; a lock file takes their place
-    fcntl = None  # type: ignore[assignment]
+from dcfsc.files import set_aside, try_lock, write_text
 
 Record = dict[str, Any]
 _WAIT_SECONDS = 0.01
-_ABANDONED_SECONDS = 60.0
 
 
-def read(path: Path) -> dict[str, Record]:
+def read(path: Path, ours: Callable[[Record], bool] = bool) -> dict[str, Record]:
     """The records by key, in the order of their keys; empty if there is no file."""
+    records, foreign = _parsed_lines(path, ours)
+    if foreign:
+        message = f"{path} has {foreign} lines that are no results; they count for nothing."
+        warnings.warn(message, UserWarning, stacklevel=2)
+    return {record["key"]: record for record in sorted(records, key=lambda r: str(r["key"]))}
+
+
+def _parsed_lines(path: Path, ours: Callable[[Record], bool]) -> tuple[list[Record], int]:
+    """The records of a file, and the number of its whole lines that are none."""
     try:
-        content = path.read_bytes()
+        lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
     except OSError:
-        return {}
-    records = {}
-    for line in content.splitlines():
-        record = _parsed(line)
-        if record is not None:
-            records[str(record["key"])] = record
-    return dict(sorted(records.items()))
+        lines = [b""]
+    parsed = [_parsed(line) for line in lines]
+    records = [record for record in parsed if record is not None and ours(record)]
+    cut_short = parsed[-1] is None
+    return records, len(parsed) - len(records) - cut_short
 
 
 def append(path: Path, record: Record) -> None:
     """Add one record at the end, on disk when this returns."""
-    with _locked(path):
-        descriptor = _open(path)
-        try:
-            _repair_last_line(path, descriptor)
-            _write(descriptor, _line(record))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _locked(path) as descriptor:
+        _append(path, descriptor, [record])
 
 
 def discard(path: Path, key: str) -> None:
@@ -83,77 +80,48 @@ def _line(record: Record) -> bytes:
 def _parsed(line: bytes) -> Record | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "key" in record else None
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
-def _repair_last_line(path: Path, descriptor: int) -> None:
-    """End the last line: cut off what a killed process left, complete a whole record."""
+def _append(path: Path, descriptor: int, records: Iterable[Record]) -> None:
+    """Write all of them behind the last whole line: what a killed process left there goes."""
     content = path.read_bytes()
     last = content[content.rfind(b"\n") + 1 :]
-    if not last:
-        return
-    if _parsed(last) is None:
+    whole = _parsed(last) is not None
+    if last and not whole:
         os.ftruncate(descriptor, len(content) - len(last))
-    else:
-        _write(descriptor, b"\n")
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    """Write all of it; one call does, unless the system is interrupted or short of space."""
-    while content:
-        content = content[os.write(descriptor, content) :]
+    new = b"\n" * whole + b"".join(map(_line, records))
+    os.lseek(descriptor, 0, os.SEEK_END)
+    while new:  # one call does, unless the system is interrupted or short of space
+        new = new[os.write(descriptor, new) :]
+    os.fsync(descriptor)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the file, made if need be, so that no other process changes it."""
+def _locked(path: Path) -> Iterator[int]:
+    """Hold the file, made if need be, so that no other process changes it; its descriptor."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        with _lock_file(path):
-            yield
-        return
+    kept: list[Record] = []
     while True:
-        descriptor = _open(path)
+        descriptor = try_lock(path)
+        if descriptor is None:
+            time.sleep(_WAIT_SECONDS)
+            continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever held the lock may have put a new file in this one's place.
-            if _is_file_at(path, descriptor):
-                yield
+            if not _is_changed(path):
+                if kept:
+                    _append(path, descriptor, kept)
+                yield descriptor
                 return
+            kept += _parsed_lines(path, bool)[0]
+            set_aside(path)
         finally:
             os.close(descriptor)
 
 
-def _open(path: Path) -> int:
-    binary = getattr(os, "O_BINARY", 0)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o666)
-
-
-def _is_file_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def _lock_file(path: Path) -> Iterator[None]:
-    """A file that only one process can make; one left by a killed process is removed."""
-    lock = path.with_name(f".{path.name}.lock")
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-            break
-        except FileExistsError:
-            try:
-                if time.time() - lock.stat().st_mtime > _ABANDONED_SECONDS:
-                    lock.unlink(missing_ok=True)
-            except FileNotFoundError:
-                pass  # released just now
-            time.sleep(_WAIT_SECONDS)
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
+def _is_changed(path: Path) -> bool:
+    """Whether there are lines that this module did not write."""
+    *lines, last = path.read_bytes().split(b"\n")
+    return not all(map(_parsed, lines)) or not (last.startswith(b"{") or not last)

@@ -13,7 +13,9 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.files import write_json
+from dcfsc.journal import RESULTS, filling, held
 from dcfsc.machine import machine, versions
+from dcfsc.ownership import check_place
 
 from . import catalogue, figures, tables
 from .cells import Cell, CellStore, Record
@@ -22,6 +24,7 @@ from .pipeline import Session
 from .workers import fill, fill_by_processes
 
 Report = Callable[[str], None]
+DRAWING_SECONDS = 60.0  # how long to wait for other processes that draw
 
 
 @dataclass
@@ -103,6 +106,7 @@ def reproduce(
     experiment = catalogue.get(name)
     planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)
+    check_place(store.folder)
     missing = [cell for cell in planned if force or store.load(cell) is None]
     summary = Summary(name, len(planned), done_before=len(planned) - len(missing))
     if dry_run:
@@ -208,9 +212,13 @@ def render(name: str, out: Path | str = Path("results"), report: Report = print)
     """Write an experiment's table (CSV, Markdown) and figures (PNG, SVG) from its saved cells."""
     catalogue.get(name)
     store = CellStore(Path(out), name)
-    files = tables.write(store)
-    try:
-        files += figures.write(store)
-    except ImportError:
-        report("no figures: matplotlib is not installed (pip install 'dcfsc[plots]').")
-    return files
+    store.folder.mkdir(parents=True, exist_ok=True)
+    drawn = filling(store.folder, RESULTS, removes=())
+    with held(store.folder, DRAWING_SECONDS), drawn as place:
+        tables.write(store, place)
+        try:
+            figures.write(store, place)
+        except ImportError:
+            report("no figures: matplotlib is not installed (pip install 'dcfsc[plots]').")
+        files = sorted(path.name for path in place.iterdir())
+    return [store.folder / file for file in files]

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dcfsc.files import write_text
-
 from . import hopkins, paper
 from .catalogue import get
 from .cells import CellStore, Record
@@ -29,13 +27,11 @@ STEP_TITLES = {
 }
 
 
-def write(store: CellStore) -> list[Path]:
-    """Write ``table.csv`` and ``table.md``; returns their paths."""
+def write(store: CellStore, folder: Path) -> None:
+    """Write ``table.csv`` and ``table.md`` to a folder."""
     rows = summarise(store)
-    csv_path, md_path = store.folder / "table.csv", store.folder / "table.md"
-    write_text(csv_path, to_csv(rows))
-    write_text(md_path, to_markdown(store, rows))
-    return [csv_path, md_path]
+    (folder / "table.csv").write_text(to_csv(rows), encoding="utf-8")
+    (folder / "table.md").write_text(to_markdown(store, rows), encoding="utf-8")
 
 
 def summarise(store: CellStore) -> list[Row]:

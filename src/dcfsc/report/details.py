@@ -9,18 +9,44 @@ from pathlib import Path
 
 import numpy as np
 
+from dcfsc.datasets.streamed import member_header
 from dcfsc.errors import InputError
 from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
-EACH = ("clusters", "probabilities", "parts", "degrees", "neighbours", "neighbour_weights")
-# Every other array is a vector, and holds numbers.
-TABLES = (
-    *("clusters", "probabilities", "blocks", "coupling", "view", "neighbours"),
-    *("neighbour_weights", "thumbnails", "profile", "path", "confusion"),
-)
-WORDS = ("files", "class_names", "feature_names")
+# Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit
+# and k present ones, C classes; where the values are indices, the last side says of how many.
+FIELDS = {
+    "coupling": ("f", "KK"),
+    "best_class": ("i", "k", -1, "C"),
+    "class_names": ("U", "C"),
+    "confusion": ("i", "Ck"),
+    "labels": ("i", "N", 0, ""),
+    "clusters": ("i", "Nm", -1, ""),
+    "parts": ("i", "N", 0, "h"),
+    "probabilities": ("f", "Nm"),
+    "degrees": ("f", "N"),
+    "view": ("f", "N2"),
+    "neighbours": ("i", "Nq", -1, "N"),
+    "neighbour_weights": ("f", "Nq"),
+    "shown": ("i", "T", 0, "N"),
+    "role": ("i", "T", 0, "4"),
+    "connectivity": ("i", "3"),
+    "leverage": ("f", "N"),
+    "truth": ("i", "N", 0, "C"),
+    "eigenvalues": ("f", "e"),
+    "blocks": ("f", "bb"),
+    "view_samples": ("i", "v", 0, "N"),
+    "path": ("f", "p3"),
+    "files": ("U", "T"),
+    "thumbnails": ("i", "Txyc"),
+    "profile": ("f", "PF"),
+    "feature_names": ("U", "F"),
+}
+NEVER_EMPTY = ("coupling", "labels", "clusters", "parts", "probabilities", "connectivity")
+LARGEST = 1 << 20  # number of a class or cluster where there is no list of them
+TYPES = {"i": "biu", "f": "fiub", "U": "UO"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +67,8 @@ class Details:
 
     The samples shown, T of them: ``shown`` (T,) their indices, by cluster and then by how typical
     they are; ``role`` (T,) one of TYPICAL, DOUBTFUL, MISTAKE, OTHER; ``files`` (T,) or (0,) their
-    absolute paths; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The points of the
-    view are the samples ``view_samples`` (P,).
+    paths from the data folder on; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The
+    points of the view are the samples ``view_samples`` (P,).
 
     The features of a table: ``profile`` (2 K + 2, f) their means in each of the parts and over all
     samples, and their standard deviations; ``feature_names`` (f,); or (0, 0) and (0,).
@@ -81,32 +107,25 @@ class Details:
     best_class: np.ndarray
 
     def __post_init__(self) -> None:
-        for name, array in vars(self).items():
-            if name not in TABLES and array.ndim != 1:
-                raise InputError(f"the details of a run have no list of numbers in {name!r}.")
-            if name not in WORDS and array.dtype.kind not in "biuf":
-                raise InputError(f"the details of a run have no numbers in {name!r}.")
-        n, t = len(self.labels), len(self.shown)
-        ragged = [
-            *(name for name in EACH if len(getattr(self, name)) != n),
-            *(name for name in ("leverage", "truth") if len(getattr(self, name)) not in (0, n)),
-            *(name for name in ("role",) if len(getattr(self, name)) != t),
-            *(name for name in ("files", "thumbnails") if len(getattr(self, name)) not in (0, t)),
-            *(name for name in ("view",) if self.view.shape != (n, 2)),
-            *(
-                name
-                for name in ("probabilities",)
-                if self.clusters.shape != self.probabilities.shape
-            ),
-        ]
-        if ragged:
-            raise InputError(f"the details of a run do not fit together in {ragged[0]!r}.")
-        for name in ("shown", "view_samples"):
+        sides: dict[str, int] = {str(i): i for i in (2, 3, 4)}
+        for name, (kind, shape, *_) in FIELDS.items():
+            array = getattr(self, name)
+            if array.size == 0 and name not in NEVER_EMPTY:
+                continue
+            if array.dtype.kind not in TYPES[kind]:
+                raise InputError(f"the details of a run have values of no use in {name!r}.")
+            pairs = zip(shape, array.shape, strict=False)
+            agree = all(sides.setdefault(side, n) == n for side, n in pairs)
+            if not agree or array.ndim != len(shape) - (name == "thumbnails" and array.ndim == 3):
+                raise InputError(f"the details of a run do not fit together in {name!r}.")
+            if name == "coupling":
+                sides |= {"h": 2 * len(array), "P": 2 * len(array) + 2}
+        for name, (_, _, *limits) in FIELDS.items():
             index = getattr(self, name)
-            if len(index) and not 0 <= index.min() <= index.max() < n:
-                raise InputError(
-                    f"the details of a run list samples in {name!r} that are not in this run."
-                )
+            if limits and index.size:
+                least, most = limits
+                if not least <= index.min() <= index.max() < sides.get(most, LARGEST):
+                    raise InputError(f"the details of a run list in {name!r} what is not in it.")
 
     @property
     def confidence(self) -> np.ndarray:
@@ -128,17 +147,17 @@ class Details:
         return len(self.truth) > 0
 
 
-def write_details(path: str | os.PathLike[str], details: Details) -> None:
-    """Write ``details`` as an .npz file; never pickled."""
+def write_details(path: str | os.PathLike[str], details: Details, run: str = "") -> None:
+    """Write ``details`` as an .npz file; never pickled. ``run`` tells whose they are."""
     arrays = {field.name: np.asarray(getattr(details, field.name)) for field in fields(details)}
     unsafe = [name for name, array in arrays.items() if array.dtype.hasobject]
     if unsafe:
         raise InputError(f"the details hold Python objects in {unsafe[0]!r}; give plain arrays.")
     with open(path, "wb") as file:
-        np.savez(file, **{"format": np.array(FORMAT), **arrays})  # type: ignore[arg-type]
+        np.savez(file, **{"format": np.array(FORMAT), "run": np.array(run), **arrays})  # type: ignore[arg-type]
 
 
-def read_details(path: str | os.PathLike[str]) -> Details:
+def read_details(path: str | os.PathLike[str], run: str | None = None) -> Details:
     """The inverse of `write_details`, or one line saying why the file cannot be used."""
     file = Path(path)
     if not file.is_file():
@@ -148,8 +167,10 @@ def read_details(path: str | os.PathLike[str]) -> Details:
         )
     try:
         with zipfile.ZipFile(file) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise ValueError("compressed, as write_details never does")
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError("compressed, as write_details never does")
+                member_header(archive, member)
         with np.load(file, allow_pickle=False) as arrays:
             written = int(arrays["format"])
             if written < FORMAT:
@@ -160,6 +181,8 @@ def read_details(path: str | os.PathLike[str]) -> Details:
                 raise InputError(
                     f"{file} has the format {written}; this dcfsc reads up to {FORMAT}. Upgrade."
                 )
+            if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
+                raise InputError(f"{file} is of another run; fit again, with --overwrite.")
             return Details(**{field.name: arrays[field.name] for field in fields(Details)})
     except InputError:
         raise

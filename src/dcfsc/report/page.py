@@ -35,6 +35,7 @@ def write_report(
     clusters: Sequence[int] | None = None,
     names: Mapping[int, str] | None = None,
     base: Path | None = None,
+    absolute_paths: bool = False,
 ) -> None:
     """Write the page of a run; links lead to the files from ``base``, by default its folder.
 
@@ -43,7 +44,8 @@ def write_report(
     """
     try:
         # a name in the record may be no text
-        text = render(record, details, clusters, names, base or Path(path).absolute().parent)
+        base = base or Path(path).absolute().parent
+        text = render(record, details, clusters, names, base, absolute_paths)
         page = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # a record is JSON, in which anything may stand
         reason = (str(error).strip().splitlines() or [""])[0][:200]
@@ -60,11 +62,14 @@ def render(
     clusters: Sequence[int] | None = None,
     names: Mapping[int, str] | None = None,
     base: Path | None = None,
+    absolute_paths: bool = False,
 ) -> str:
     """The report of a run (the content of ``run.json``, and its details) as one HTML page.
 
-    Links to files are relative to the folder ``base``; without one there are none.
+    Links to files are those of :func:`file_links`; without ``base`` there are none.
     """
+    files = details.files.tolist()
+    links = None if base is None else file_links(record, files, base, absolute_paths)
     sheet = sprites(details)
     present = list(range(int(record["n_clusters"])) if clusters is None else clusters)
     K = max(present) + 1
@@ -83,7 +88,7 @@ def render(
             titles=titles,
             most_labels=MOST_LABELS,
             present=present,
-            data=_embedded(page_data(details, sheet, colours, titles, base)),
+            data=_embedded(page_data(details, sheet, colours, titles, links)),
             summary=sections.summary(record, details, present),
             clusters=sections.clusters(present, details),
             merges=hints.merge_hints(details, present),
@@ -126,7 +131,7 @@ def page_data(
     sheet: Mapping[str, Any] | None,
     colours: list[str],
     titles: list[str],
-    base: Path | None,
+    links: Sequence[str] | None,
 ) -> dict[str, Any]:
     """What the script needs: columns of short numbers, so that N does not show in the size."""
     view = details.view[details.view_samples]
@@ -152,8 +157,8 @@ def page_data(
     }
     if len(details.files):
         shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
-        if base is not None:
-            shown["link"] = [file_link(file, base) for file in details.files.tolist()]
+        if links is not None:
+            shown["link"] = links
     return {
         "shown": shown,
         "view": {
@@ -170,12 +175,26 @@ def page_data(
     }
 
 
-def file_link(file: str, base: Path) -> str:
-    """The file as a URL, relative to the page's folder where there is a way to it."""
+def file_links(
+    record: Mapping[str, Any], files: Sequence[str], base: Path, absolute_paths: bool = False
+) -> list[str] | None:
+    """The files as URLs relative to the folder ``base``, or absolute ones.
+
+    None where the way from there leads through the root or above the home, as it would tell the
+    whole path of the data folder.
+    """
+    top = record["data"].get("directory") or ""
+    paths = [os.path.abspath(os.path.join(top, file)) for file in files]
+    if absolute_paths:
+        return [Path(path).as_uri() for path in paths]
     try:
-        return quote(os.path.relpath(file, base).replace(os.sep, "/"))
+        shared = Path(os.path.commonpath([base, *paths]))
     except ValueError:  # another drive
-        return Path(file).as_uri()
+        return None
+    if shared == Path(shared.anchor) or shared in Path(os.path.expanduser("~")).parents:
+        return None
+    relative = (os.path.relpath(path, base).replace(os.sep, "/") for path in paths)
+    return [quote(path, errors="surrogateescape") for path in relative]
 
 
 def _all_labels(details: Details) -> dict[str, Any] | None:

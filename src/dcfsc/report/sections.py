@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfsc.errors import without_folders
 from dcfsc.report import charts
 from dcfsc.report.details import DOUBTFUL, TYPICAL, Details
 from dcfsc.report.profiles import profiles
@@ -54,7 +55,7 @@ def summary(record: Mapping[str, Any], details: Details, present: Sequence[int])
         ("Device", f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"),
         ("Started", f"{started} UTC"),
         ("Notes", data.get("notes")),
-        ("Command", record.get("command")),
+        ("Command", without_folders(record.get("command") or "")),
     ]
     return {
         "title": data["name"],

@@ -7,8 +7,12 @@ import io
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
+
+from dcfsc.datasets.images import ImageSource, decoding
+from dcfsc.errors import InputError
 
 LARGEST_SIDE, SMALLEST_SIDE = 48, 8
 # Bytes of all thumbnails together. PNG does not shrink noise and base64 adds a third, so that
@@ -79,21 +83,19 @@ def _square(file: str, side: int) -> np.ndarray:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(file) as image:
+        with decoding(ImageSource.file(Path(file))) as image:
             image.draft("RGB", (2 * side, 2 * side))  # a JPEG need not be decoded whole
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return np.asarray(ImageOps.fit(upright, (side, side), Image.Resampling.LANCZOS))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except InputError:
         return np.full((side, side, 3), 128, np.uint8)
 
 
 def _in_colour(file: str) -> bool:
-    from PIL import Image
-
     try:
-        with Image.open(file) as image:
+        with decoding(ImageSource.file(Path(file))) as image:
             return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except InputError:
         return False
 
 

@@ -13,8 +13,9 @@ from scipy.optimize import linear_sum_assignment
 from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
-from dcfsc.report import Details, read_details
+from dcfsc.report import Details
 from dcfsc.report.comparison import Comparison, Flow, Side, write_comparison
+from dcfsc.report.page import file_links
 
 from .edits import read_edits
 from .export import Samples, read_samples
@@ -40,7 +41,10 @@ def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = F
     _tell_other_data(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
     with output.open() as part:
-        write_comparison(part, comparison, _details(read[0].run), target.parent)
+        run, details = read[0].run, _details(read[0].run)
+        files = [] if details is None else details.files.tolist()
+        links = file_links(run.record, files, target.absolute().parent)
+        write_comparison(part, comparison, details, links)
     return comparison
 
 
@@ -153,7 +157,7 @@ def _side(read: _Read, rows: np.ndarray) -> Side:
         ("In doubt", f"{100 * (confidence < LOW).mean():.1f} % of the samples"),
     ]
     return Side(
-        name=str(read.run.folder),
+        name=read.run.folder.name if read.run.folder.is_absolute() else str(read.run.folder),
         facts=[(name, value) for name, value in facts if value],
         stability=stability,
         confidence=float(confidence.mean()),
@@ -176,4 +180,4 @@ def stabler(first: Side, second: Side) -> str:
 
 
 def _details(run: Run) -> Details | None:
-    return read_details(run.folder / DETAILS) if (run.folder / DETAILS).is_file() else None
+    return run.details() if (run.folder / DETAILS).is_file() else None

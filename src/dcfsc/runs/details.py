@@ -6,7 +6,6 @@ thousand samples at most, whatever N is.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,8 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     own = mass[np.arange(len(labels)), labels]
     shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, _most_shown(data))
     values = spectrum(estimator)
-    files = [] if data.paths is None else [os.path.abspath(data.paths[i]) for i in shown]
+    paths, names = data.paths or [], data.relative_paths or []
+    files = [paths[i] for i in shown] if paths else []
     neighbours, weights = nearest(A)
     profile, feature_names = _profile(data, parts, 2 * K)
     return Details(
@@ -70,7 +70,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         neighbour_weights=weights,
         shown=shown,
         role=role,
-        files=np.array(files, dtype=np.str_),
+        files=np.array([names[i] for i in shown] if names else [], dtype=np.str_),
         thumbnails=pictures(data.X, shown, files),
         profile=profile,
         feature_names=feature_names,

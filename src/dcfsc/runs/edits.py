@@ -20,15 +20,15 @@ import numpy as np
 from dcfsc.errors import InputError
 from dcfsc.journal import held
 from dcfsc.ownership import Output
-from dcfsc.report import Details, read_details
+from dcfsc.report import Details
 
 from .classes import matched_classes
 from .folder import Run, read_run
-from .life import DETAILS, EDITS
+from .life import EDITS
 from .outputs import adopt_held
 
 FORMAT = 1
-LONGEST_NAME = 80
+LONGEST_NAME, LONGEST_FILE = 80, 1 << 22
 STEPS = ("name", "merge", "split")
 
 
@@ -51,10 +51,11 @@ class Edits:
         object.__setattr__(self, "place", place)
         object.__setattr__(self, "names", {})
         for step in (step for command in self.commands for step in command):
-            ((kind, values),) = step.items()
-            if kind not in STEPS:
-                raise ValueError(f"there is no step {kind!r}")
-            getattr(self, f"_{kind}")(*values)
+            self._apply(step)
+
+    def _apply(self, step: dict[str, list[Any]]) -> None:
+        ((kind, values),) = step.items()
+        getattr(self, f"_{kind}")(*values)
 
     @property
     def clusters(self) -> list[int]:
@@ -155,23 +156,47 @@ def read_edits(run: Run) -> Edits:
     path, K = run.folder / EDITS, int(run.record["n_clusters"])
     if not path.is_file():
         return Edits(K)
+    where = "as a whole"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if int(content["dcfsc_edits"]) > FORMAT:
+        if path.stat().st_size > LONGEST_FILE:
+            raise ValueError("too long")
+        content = json.loads(path.read_bytes())
+        where = "in dcfsc_edits"
+        if type(written := content["dcfsc_edits"]) is not int or written < 1:
+            raise ValueError("no format")
+        if written > FORMAT:
             raise InputError(f"{path} was written by a later dcfsc; upgrade dcfsc.")
-        commands = tuple(tuple(map(dict, command)) for command in content["commands"])
-        edits = Edits(K, commands)
-        if not set(edits.names) <= set(edits.clusters):
-            raise ValueError("names of no cluster")
-    except InputError:
-        raise
+        where, edits = "in commands", Edits(K)
+        for i, command in enumerate(content["commands"]):
+            for j, step in enumerate(command):
+                where = f"in commands[{i}][{j}]: {str(step)[:60]}"
+                if not _is_step(step, edits):
+                    raise ValueError("no step")
+                edits._apply(step)
+        return Edits(K, tuple(map(tuple, content["commands"])))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except Exception:  # JSON may say anything
+    except (ValueError, LookupError, TypeError, RecursionError) as error:  # JSON may say anything
+        if isinstance(error, InputError) and where == "in dcfsc_edits":
+            raise
         raise InputError(
-            f"{path} is damaged; delete it to return to the fitted clusters."
+            f"{path} is damaged {where}; delete it to return to the fitted clusters."
         ) from None
-    return edits
+
+
+def _is_step(step: Any, edits: Edits) -> bool:
+    """Whether ``dcfsc name`` might write the step after these edits."""
+    if not isinstance(step, dict) or len(step) != 1:
+        return False
+    ((kind, values),) = step.items()
+    if kind not in STEPS or not isinstance(values, list) or len(values) < 2:
+        return False
+    clusters = values if kind == "merge" else values[:1]
+    known = all(type(cluster) is int and cluster in edits.clusters for cluster in clusters)
+    if kind == "merge":
+        return known and len(set(values)) == len(values)
+    last = isinstance(values[1], str) if kind == "name" else values[1] == edits._next()
+    return known and last and len(values) == 2
 
 
 def edit_run(
@@ -190,7 +215,7 @@ def edit_run(
         before = read_edits(run)
         edits = before.undone() if undo else before.extended(names, merges, splits)
         if edits.has_splits:
-            read_details(folder / DETAILS)  # knows the halves
+            run.details()  # knows the halves
         if edits != before:
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
             own = Output(folder / EDITS, overwrite=True, own=folder, is_held=True)
@@ -202,7 +227,7 @@ def edit_run(
 def edited_labels(run: Run, edits: Edits) -> np.ndarray:
     """The present clusters (N,) of a run's samples."""
     if edits.has_splits:
-        return edits.place.ravel()[read_details(run.folder / DETAILS).parts]
+        return edits.place.ravel()[run.details().parts]
     return edits.place[run.labels, 0]
 
 

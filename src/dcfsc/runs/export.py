@@ -6,43 +6,54 @@ import io
 import os
 import re
 import shutil
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.datasets.images import ImageSource, decoding, open_regular
+from dcfsc.errors import InputError, unknown_name, writable
 from dcfsc.files import is_part, write_errors
-from dcfsc.journal import EXPORT, filling, held, kind_of
+from dcfsc.journal import EXPORT, filling, held, kind_of, settle
 from dcfsc.ownership import check_place
-from dcfsc.report import Details, read_details
+from dcfsc.report import Details
 from dcfsc.stages import stage
 
 from .edits import Edits, edited_details, read_edits
-from .folder import Run, read_columns, read_run
-from .life import CSV, DETAILS, PARQUET, READ, reserved
+from .folder import AGAIN, Run, read_columns, read_run
+from .life import CSV, DETAILS, LABELS, PARQUET, READ, reserved
 from .outputs import output_of
-from .tables import certainty_columns, formula_removed, no_formula, write_table
+from .tables import certainty_columns, no_formula, write_table
+from .trust import sample_files
 
 KINDS = ("folders", "csv", "parquet")
 THUMBNAIL_SIDE = 128
 ROWS_AT_A_TIME = 1_000
+LONGEST = 200  # of a name, in bytes, so that there is room for a number
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # on Windows
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What there is to say of every sample of a run, with its edits made."""
+    """What there is to say of every sample of a run, with its edits made.
+
+    ``given`` are the paths in the run's table and ``paths`` those to be written, first the absolute
+    ones; ``files`` may be read, where they are not None.
+    """
 
     edits: Edits
     clusters: np.ndarray
     confidence: np.ndarray
     next_best: np.ndarray
     paths: list[str] | None
+    given: list[str] | None
     true_labels: list[str] | None
     details: Details | None
+    files: list[str | None] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -52,12 +63,21 @@ class Samples:
 
 
 def export_run(
-    folder: Path, to: str, out: Path | None = None, *, copy: bool = False, overwrite: bool = False
+    folder: Path,
+    to: str,
+    out: Path | None = None,
+    *,
+    data: Path | None = None,
+    copy: bool = False,
+    absolute_paths: bool = False,
+    overwrite: bool = False,
 ) -> Path:
     """Write a run as ``to``, one of ``KINDS``; where it was written.
 
     ``out`` is by default ``export.csv`` or ``export.parquet`` in the run's folder, and beside it
-    ``RUN-clusters`` for folders. Folders hold links to the files, or copies of them.
+    ``RUN-clusters`` for folders. Folders hold links to the files, or copies of them. The files are
+    in the folder ``data``, which a run that was made here knows. Paths in tables start there,
+    unless they are to be absolute.
     """
     if to not in KINDS:
         raise unknown_name("kind of export", to, KINDS)
@@ -68,10 +88,12 @@ def export_run(
     else:
         target = out or folder / place[to]
         output = output_of(folder, target, overwrite=overwrite)
-    samples = read_samples(run, need_details=to == "parquet")
+    samples = _with_files(read_samples(run, need_details=to == "parquet"), run, to, data)
+    if samples.given is not None and not absolute_paths:
+        samples = replace(samples, paths=_relative(samples.given))
     stage("writing %s", target)
     if to == "folders":
-        read = [run.folder / name for name in READ]
+        read = [Path(data or run.directory), *(run.folder / name for name in READ)]
         write_folders(target, samples, copy=copy, overwrite=overwrite, own=run.folder, inputs=read)
         return target
     with reserved(target.parent), output.open() as part:
@@ -79,28 +101,49 @@ def export_run(
     return target
 
 
+def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Samples:
+    """The samples with the files that may be read, where they are needed."""
+    given = samples.given
+    if given is None and to == "folders":
+        raise InputError(
+            "the samples of this run did not come from files of their own; export to csv or "
+            "parquet."
+        )
+    if given is not None and data is not None:
+        top = writable(os.path.abspath(data))
+        samples = replace(samples, paths=[os.path.join(top, path) for path in given])
+    if given is not None and to != "csv":
+        samples = replace(samples, files=sample_files(run, given, data))
+    return samples
+
+
+def _relative(given: list[str]) -> list[str]:
+    """The paths as they are; absolute ones, of an earlier version, from where all of them begin."""
+    absolute = [os.path.dirname(path) for path in given if os.path.isabs(path)]
+    top = os.path.commonpath(absolute) if absolute else ""
+    return [os.path.relpath(path, top) if os.path.isabs(path) else path for path in given]
+
+
 def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     """The samples of a run as its files say them."""
     edits, columns = read_edits(run), read_columns(run.folder)
     details = None
     if need_details or (edits.commands and (run.folder / DETAILS).is_file()) or edits.has_splits:
-        details = edited_details(read_details(run.folder / DETAILS), edits)
+        details = edited_details(run.details(), edits)
     if details is not None:
-        if len(details.labels) != len(run.labels):
-            raise InputError(f"{run.folder / DETAILS} belongs to another run; fit again.")
         clusters, confidence, next_best = details.labels, details.confidence, details.next_best
     else:
         clusters = edits.place[run.labels, 0]
         confidence = np.array(columns["confidence"], np.float64)
-        next_best = np.array(columns["next_best"], np.int64)
+        next_best = np.array(columns["next_best"], np.float64).astype(np.int64)
+        if next_best.max(initial=-1) >= len(edits.place):
+            raise InputError(f"{run.folder / LABELS} is damaged in 'next_best'; {AGAIN}.")
         next_best = np.where(next_best < 0, -1, edits.place[next_best, 0])
-    paths = columns.get("path")
-    if paths is not None:
-        base = run.record["data"].get("directory") or ""
-        paths = [os.path.join(base, formula_removed(path)) for path in paths]
-    return Samples(
-        edits, clusters, confidence, next_best, paths, columns.get("true_label"), details
-    )
+    given, paths = columns.get("path"), None
+    if given is not None:
+        paths = [writable(os.path.join(run.directory, path)) for path in given]
+    truth = columns.get("true_label")
+    return Samples(edits, clusters, confidence, next_best, paths, given, truth, details)
 
 
 def write_csv(path: Path, samples: Samples) -> None:
@@ -112,7 +155,7 @@ def write_csv(path: Path, samples: Samples) -> None:
     columns["name"] = map(no_formula, samples.names)
     columns |= certainty_columns(samples.confidence, samples.next_best)
     if samples.true_labels is not None:
-        columns["true_label"] = samples.true_labels
+        columns["true_label"] = map(no_formula, samples.true_labels)
     write_table(path, columns)
 
 
@@ -132,20 +175,17 @@ def write_folders(
 
     Of an earlier export what somebody changed, added or took out stays as it is.
     """
-    if samples.paths is None:
-        raise InputError(
-            "the samples of this run did not come from files of their own; export to csv or "
-            "parquet."
-        )
     target = target.resolve()
-    from_folders = {Path(path).absolute().parent for path in samples.paths}
-    check_place(target, inputs=[*inputs, *from_folders], own=own)
+    files = {i: file for i, file in enumerate(samples.files or ()) if file is not None}
+    check_place(target, inputs=[*inputs, *{Path(f).parent for f in files.values()}], own=own)
+    with write_errors(target):
+        settle(target)
     _check_export(target, overwrite)
-    missing = [path for path in samples.paths if not os.path.isfile(path)]
+    missing = [file for file in files.values() if not os.path.exists(file)]
     if missing:
         raise InputError(
-            f"{len(missing)} of {len(samples.paths)} files cannot be found, such as "
-            f"{missing[0]}; put them back, or fit again."
+            f"{len(missing)} of {len(samples.clusters)} files cannot be found, such as "
+            f"{missing[0]}; put them back, say with --data where they are, or fit again."
         )
     titles = folder_names(samples.edits)
     try:
@@ -153,11 +193,12 @@ def write_folders(
             _check_export(target, overwrite)  # another one may have ended there just now
             for cluster in samples.edits.clusters:
                 (part / titles[cluster]).mkdir()
-            for place, path in _places(samples, titles):
+            for i, place in _places(files, samples.clusters, titles).items():
                 if copy:
-                    shutil.copyfile(path, part / place)
+                    with open_regular(files[i]) as source, open(part / place, "xb") as file:
+                        shutil.copyfileobj(source, file)
                 else:
-                    os.symlink(os.path.abspath(path), part / place)
+                    os.symlink(files[i], part / place)
     except InputError as error:
         if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
             raise InputError(f"{error} If links cannot be made, add --copy.") from error
@@ -186,20 +227,48 @@ def folder_names(edits: Edits) -> dict[int, str]:
     width = len(str(max(edits.clusters)))
     names = {k: f"cluster-{k:0{width}d}" for k in edits.clusters}
     for k, name in edits.names.items():
-        safe = re.sub(r'[\\/:*?"<>|]+', "_", name).strip(" .")
-        names[k] = safe or names[k]
-    often = Counter(name.casefold() for name in names.values())
-    return {k: n if often[n.casefold()] == 1 else f"{n}-{k}" for k, n in names.items()}
+        printed = "".join(c if c.isprintable() else "_" for c in name)
+        safe = re.sub(r'[\\/:*?"<>|]+', "_", printed).strip(" .")
+        names[k] = f"_{safe}" if RESERVED.fullmatch(safe) else _short(safe) or names[k]
+    return _told_apart(names, lambda k, name: f"{name}-{k}")
 
 
-def _places(samples: Samples, titles: dict[int, str]) -> Iterator[tuple[str, str]]:
-    """Where each file goes; files of one name in one cluster have their number in front."""
-    assert samples.paths is not None
-    names = [os.path.basename(path) for path in samples.paths]
-    keys = list(zip(samples.clusters.tolist(), map(str.casefold, names), strict=True))
-    often = Counter(keys)
-    for i, (key, name, path) in enumerate(zip(keys, names, samples.paths, strict=True)):
-        yield f"{titles[key[0]]}/{name if often[key] == 1 else f'{i}-{name}'}", path
+def _places(
+    files: Mapping[int, str], clusters: np.ndarray, titles: Mapping[int, str]
+) -> dict[int, str]:
+    """Where the file of each sample goes; those of one name in one cluster are numbered."""
+    places = {i: f"{titles[clusters[i]]}/{os.path.basename(file)}" for i, file in files.items()}
+
+    def numbered(i: int, place: str) -> str:
+        folder, name = place.split("/", 1)
+        return f"{folder}/{i}-{_short(name)}"
+
+    return _told_apart(places, numbered)
+
+
+def _told_apart(names: Mapping[int, str], numbered: Callable[[int, str], str]) -> dict[int, str]:
+    """The names, numbered where a file system might take two of them for one."""
+    found, taken = {}, Counter(map(_one_on_disk, names.values()))
+    for k, name in names.items():
+        if taken[_one_on_disk(name)] > 1:
+            while _one_on_disk(name) in taken:
+                name = numbered(k, name)
+            taken[_one_on_disk(name)] = 1
+        found[k] = name
+    return found
+
+
+def _one_on_disk(name: str) -> str:
+    """What all names have in common that are one where case and composition do not count."""
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
+
+
+def _short(name: str) -> str:
+    """A name that has room for a number."""
+    raw = os.fsencode(name)
+    if len(raw) <= LONGEST:
+        return name
+    return b"".join((raw[: LONGEST // 2], raw[-LONGEST // 8 :])).decode("utf-8", "ignore")
 
 
 # Parquet --------------------------------------------------------------------------------------
@@ -248,18 +317,23 @@ def _rows(samples: Samples, rows: range, stored: dict[int, bytes]) -> dict[str, 
         there = ids >= 0
         distances = (1.0 - weights[there] / largest).tolist()
         near.append({"ids": ids[there].tolist(), "distances": distances})
-    paths: list[Any] = [None] * len(rows) if samples.paths is None else samples.paths[part]
+
+    def of(values: Sequence[Any] | None) -> Sequence[Any]:
+        return [None] * len(rows) if values is None else values[part]
+
     return {
         "index": list(rows),
-        "path": paths,
-        "thumbnail": [_thumbnail(p, stored.get(i)) for p, i in zip(paths, rows, strict=True)],
+        "path": of(samples.paths),
+        "thumbnail": [
+            _thumbnail(f, stored.get(i)) for f, i in zip(of(samples.files), rows, strict=True)
+        ],
         "x": details.view[part, 0].tolist(),
         "y": details.view[part, 1].tolist(),
         "cluster": samples.clusters[part].tolist(),
         "name": [samples.edits.title(k) for k in samples.clusters[part].tolist()],
         "confidence": samples.confidence[part].tolist(),
         "next_best": samples.next_best[part].tolist(),
-        "true_label": (samples.true_labels or [])[part],
+        "true_label": of(samples.true_labels),
         "neighbors": near,
     }
 
@@ -281,20 +355,19 @@ def _stored_thumbnails(samples: Samples) -> dict[int, bytes]:
 def _thumbnail(path: str | None, stored: bytes | None) -> bytes | None:
     """A small picture of the file, else the one that is stored, else None.
 
-    A file that is small already is kept as it is, pixel by pixel.
+    A file that is small already is kept as it is, pixel by pixel; what is not a pixel is left out.
     """
     from PIL import Image, ImageOps
 
-    if path is None:
-        return stored
     try:
-        with Image.open(path) as image:
+        with decoding(ImageSource.file(Path(path or ""))) as image:
             image.draft("RGB", (2 * THUMBNAIL_SIDE, 2 * THUMBNAIL_SIDE))
             picture = ImageOps.exif_transpose(image).convert("RGB")
             lossless = max(picture.size) <= THUMBNAIL_SIDE
             picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
             file = io.BytesIO()
-            picture.save(file, "PNG" if lossless else "JPEG")
+            bare = Image.fromarray(np.asarray(picture))
+            bare.save(file, "PNG" if lossless else "JPEG")
             return file.getvalue()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except InputError:
         return stored

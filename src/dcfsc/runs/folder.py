@@ -12,21 +12,71 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
-from dcfsc.journal import LIST, RECORD, settle
+from dcfsc.journal import LIST, RECORD, digest, settle
 
-from .life import CHECKPOINT, LABELS, files_named, is_checkpoint
+from .life import CHECKPOINT, DETAILS, LABELS, READ, files_named, is_checkpoint
+from .tables import formula_removed
+
+if TYPE_CHECKING:
+    from dcfsc.report import Details
 
 FORMAT = 2
 ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
+LARGEST_NUMBER = 1e18  # in a record
+# The types in a record, by section; float is any number, and None may stand for each.
+FIELDS: dict[str, dict[str, type]] = {
+    "": {
+        "method": str,
+        "command": str,
+        "started": str,
+        "parameters": dict,
+        "data": dict,
+        "n_clusters": int,
+        "model": str,
+        "features": dict,
+        "scores": dict,
+        "machine": dict,
+        "versions": dict,
+        "suggestion": dict,
+        "verdict": dict,
+        "timings": dict,
+        "history": list,
+        "representation_": str,
+        "stability_": dict,
+        "confidence": float,
+        "lam_": float,
+        "effective_dof_": float,
+        "cluster_sizes": list,
+        "files": dict,
+    },
+    "data": {
+        "name": str,
+        "n": int,
+        "shape": list,
+        "dtype": str,
+        "fingerprint": str,
+        "notes": str,
+        "classes": int,
+        "labels": str,
+        "directory": str,
+        "reading": dict,
+        "photographs": bool,
+    },
+    "features": {"name": str, "parameters": dict, "file": str, "encoder": str},
+    "verdict": {"words": str},
+    **{section: {"": float} for section in ("scores", "timings", "stability_")},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +87,34 @@ class Run:
     record: dict[str, Any]
     labels: np.ndarray
 
+    @property
+    def directory(self) -> str:
+        """The folder that the paths of the samples start from."""
+        return self.record["data"].get("directory") or ""
+
+    def file(self, name: str) -> Path:
+        """A file of the run, or one line if it is not the one that its record describes."""
+        files, path = self.record.get("files"), self.folder / name
+        if files is not None and digest(path) != files.get(name):
+            raise InputError(
+                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
+                f"run; put the run's own back, or {AGAIN}."
+            )
+        return path
+
+    def details(self) -> Details:
+        """What the run's report is drawn from."""
+        from dcfsc.report import read_details
+
+        path = self.folder / DETAILS
+        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        if not known or not all(
+            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+        ):
+            raise InputError(f"{path} is of another run; {AGAIN}.")
+        return found
+
 
 def read_run(run: str | os.PathLike[str]) -> Run:
     """A run's record and labels, or one line saying why the folder holds no whole run."""
@@ -46,6 +124,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
             f"there is no run in {folder}; make one with 'dcfsc fit ... --out {folder}'."
         )
     settle(folder)
+    for name in READ:
+        if os.path.lexists(folder / name) and not stat.S_ISREG((folder / name).lstat().st_mode):
+            raise InputError(f"{folder / name} is a link, or no file, as no run has it.")
     if not (folder / RECORD).is_file():
         if is_checkpoint(folder / CHECKPOINT):
             raise InputError(
@@ -71,7 +152,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    return Run(folder, record, labels)
+    found = Run(folder, record, labels)
+    found.file(LABELS)
+    return found
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
@@ -83,6 +166,8 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
         for name in ("confidence", "next_best"):
             np.array(columns[name], np.float64)
+        for name in {"path", "true_label"} & columns.keys():
+            columns[name] = list(map(formula_removed, columns[name]))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
     except (ValueError, KeyError, csv.Error):
@@ -120,7 +205,26 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"{path} is damaged: {str(clusters)[:20]} clusters of {str(n)[:20]} samples by the "
             f"method {str(record['method'])[:20]!r} are not a valid run; {AGAIN}."
         )
+    wrong = [name for name, value, kind in _fields(record) if not _is(value, kind)]
+    if wrong:
+        raise InputError(f"{path} is damaged in {wrong[0][:80]!r}; {AGAIN}.")
     return record
+
+
+def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
+    """What the record has of ``FIELDS``, with the type that it should have."""
+    for section, kinds in FIELDS.items():
+        values = record.get(section) if section else record
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if (kind := kinds.get(name, kinds.get(""))) is not None and value is not None:
+                yield name, value, kind
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind in (int, float):
+        number = isinstance(value, int | kind) and not isinstance(value, bool)
+        return number and abs(value) < LARGEST_NUMBER
+    return isinstance(value, kind)
 
 
 def _read_labels(path: Path) -> np.ndarray:

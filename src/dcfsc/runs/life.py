@@ -35,7 +35,7 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.files import header_of, is_part, write_errors
-from dcfsc.journal import LIST, RECORD, RUN, kind_of, settle
+from dcfsc.journal import LIST, RECORD, RUN, Filled, kind_of, settle
 
 LABELS, MODEL = "labels.csv", "model.safetensors"
 FEATURES = "features.safetensors"  # where features were computed first
@@ -135,6 +135,7 @@ def check_free(folder: Path, *, resume: bool, overwrite: bool) -> None:
             f"{folder} holds a finished run; add --overwrite to replace it, or choose another "
             "folder with --out."
         )
+    Filled.read(folder)  # says before the work that it was changed by hand
 
 
 def default_folder(name: str) -> Path:

@@ -7,13 +7,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import header_of
+from dcfsc.files import WriteError, header_of
 from dcfsc.journal import LIST, MOVING_SECONDS, RECORD, RUN, Filled, digest, held, is_record
 from dcfsc.ownership import Output
 
@@ -44,10 +45,9 @@ def numbered_output(run: Path, target: Path) -> Output:
 
 def adopt(run: Path) -> None:
     """Give a run of version 1.0, which kept no list, one of the files that fit its record."""
-    if is_listed(run):
-        return
-    with held(run, MOVING_SECONDS):
-        adopt_held(run)
+    if not is_listed(run):
+        with suppress(WriteError), held(run, MOVING_SECONDS):  # a folder that is only read from
+            adopt_held(run)
 
 
 def is_listed(run: Path) -> bool:
@@ -59,24 +59,20 @@ def adopt_held(run: Path) -> None:
     if is_listed(run):
         return
     record = json.loads((run / RECORD).read_bytes())
-    fitting = [name for name, fits in _FITS.items() if _is_file(run / name) and fits(run, record)]
+    there = [name for name in _FITS if os.path.isfile(run / name)]
+    fitting = [n for n in there if not os.path.islink(run / n) and _FITS[n](run, record)]
     listed = Filled(RUN, {})
     for name in (RECORD, *fitting):
         listed = listed.adding(name, digest(run / name))
     listed.write(run)
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
 def _labels_fit(run: Path, record: dict[str, Any]) -> bool:
     try:
         with open(run / LABELS, encoding="utf-8", newline="") as file:
             sizes = Counter(int(row["label"]) for row in csv.DictReader(file))
-        given = list(record["cluster_sizes"])
-        return bool(sizes) and [sizes.get(k, 0) for k in range(max(sizes) + 1)] == given
-    except (ValueError, KeyError, TypeError, csv.Error):
+        return bool(sizes) and sizes == Counter(dict(enumerate(record["cluster_sizes"])))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return False
 
 

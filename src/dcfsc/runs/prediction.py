@@ -17,11 +17,10 @@ from dcfsc.datasets.streamed import Derived
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.machine import resolve_device
-from dcfsc.report import read_details
 
 from .edits import Edits, read_edits
 from .folder import Run, read_run
-from .life import DETAILS, FEATURES, MODEL, PREDICTIONS, reserved
+from .life import FEATURES, MODEL, PREDICTIONS, reserved
 from .outputs import numbered_output, output_of
 from .tables import Columns, certainty_columns, no_formula, write_labels
 
@@ -51,7 +50,7 @@ def predict_run(
     else:
         output = output_of(saved.folder, Path(out), overwrite=overwrite, inputs=inputs)
     edits = read_edits(saved)
-    parts = read_details(saved.folder / DETAILS).parts if edits.has_splits else None
+    parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
     first = model if transformer is None else transformer
     X = in_order(data, vars(first).pop("feature_names_in_", None))
@@ -108,10 +107,10 @@ def _check_model(saved: Run) -> None:
 
 def _models(saved: Run, device: Any) -> tuple[Any, Any]:
     """A run's transformer, None where it has none, and its estimator."""
-    model = load_model(saved.folder / MODEL, device=device)
+    model = load_model(saved.file(MODEL), device=device)
     if not saved.record.get("features"):
         return None, model
-    return load_model(saved.folder / FEATURES, device=device), model
+    return load_model(saved.file(FEATURES), device=device), model
 
 
 def in_order(data: Dataset, names: Sequence[str] | None) -> Any:

@@ -14,6 +14,7 @@ from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
 from dcfsc.datasets.digest import GROUP, digest_of, digest_of_labels
 from dcfsc.datasets.images import FULL, Reading, check_size
+from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
@@ -43,10 +44,13 @@ def describe_run(
     """What a run is, before it is done."""
     params = estimator.get_params(deep=False)
     device = resolve_device(params.get("device", "cpu"))
+    command = request.command
+    if command is not None and request.data.paths is not None:
+        command = without_folders(command)  # the data folder has a field of its own
     return {
         "dcfsc_run": FORMAT,
         "method": request.method,
-        "command": request.command,
+        "command": command,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_clusters": int(params["n_clusters"]),
         "seed": encode_parameter("random_state", params["random_state"]),
@@ -78,7 +82,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "classes": data.n_classes,
         "labels": digest_of_labels(data.y),
         "notes": data.notes,
-        "directory": os.getcwd() if data.paths is not None else None,
+        "directory": None if data.paths is None else os.path.abspath(data.folder or ""),
         "reading": None if data.reading is None else asdict(data.reading),
         "photographs": data.photographs,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
-from dcfsc.report import Details, read_details, write_report
+from dcfsc.report import Details, write_report
 
 from .edits import edited_details, read_edits
 from .folder import Run, read_run
@@ -16,15 +16,15 @@ from .life import DETAILS, REPORT
 from .outputs import output_of
 
 
-def draw(run: Run, output: Output, details: Details | None = None) -> None:
+def draw(
+    run: Run, output: Output, details: Details | None = None, absolute_paths: bool = False
+) -> None:
     """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
-    found = edited_details(
-        read_details(run.folder / DETAILS) if details is None else details, edits
-    )
+    found = edited_details(run.details() if details is None else details, edits)
     with output.open() as part:
         base = output.target.absolute().parent
-        write_report(part, run.record, found, edits.clusters, edits.names, base)
+        write_report(part, run.record, found, edits.clusters, edits.names, base, absolute_paths)
 
 
 def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:

@@ -13,7 +13,9 @@ import numpy as np
 from dcfsc.datasets import Dataset
 
 Columns = Mapping[str, Iterable[Any]]
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
+# Where a spreadsheet begins to read: at the start of a cell, and after what it may split it at.
+_FORMULA = re.compile(r"(^|[;\t\r\n])(?='*[=+\-@\t\r\n])")
+_MARKED = re.compile(r"(^|[;\t\r\n])'(?='*[=+\-@\t\r\n])")
 
 
 def write_labels(path: Path, data: Dataset, labels: np.ndarray, more: Columns) -> None:
@@ -22,8 +24,8 @@ def write_labels(path: Path, data: Dataset, labels: np.ndarray, more: Columns) -
     A path or a class that a spreadsheet would take for a formula has an apostrophe in front.
     """
     columns: dict[str, Iterable[Any]] = {"index": range(len(labels))}
-    if data.paths is not None:
-        columns["path"] = map(no_formula, data.paths)
+    if (paths := data.relative_paths) is not None:
+        columns["path"] = map(no_formula, paths)
     columns["label"] = labels.tolist()
     columns |= more
     if data.y is not None:
@@ -43,18 +45,20 @@ def certainty_columns(confidence: np.ndarray, next_best: np.ndarray) -> Columns:
 def write_table(path: Path, columns: Columns) -> None:
     """A header with the names of the columns, and their values row by row."""
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        plain = csv.writer(file, lineterminator="\n")
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            # without quotes a carriage return would end the row
+            ends = any(isinstance(cell, str) and "\r" in cell for cell in row)
+            (quoted if ends else plain).writerow(row)
 
 
 def no_formula(text: str) -> str:
-    """The text, with an apostrophe where a spreadsheet would compute it; integers are harmless."""
-    text = text.replace("\r", "\\r")  # not in quotes, and yet the end of a row to readers
-    harmless = not text.startswith(FORMULA_STARTS) or re.fullmatch(r"-[0-9]+", text)
-    return text if harmless else f"'{text}"
+    """The text, with apostrophes where a spreadsheet would compute it; integers are harmless."""
+    return text if re.fullmatch(r"-[0-9]+", text) else _FORMULA.sub(r"\1'", text)
 
 
 def formula_removed(text: str) -> str:
-    """The text that :func:`no_formula` was given, but for line breaks."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA_STARTS) else text
+    """The text that :func:`no_formula` was given."""
+    return _MARKED.sub(r"\1", text)

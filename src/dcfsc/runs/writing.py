@@ -11,7 +11,7 @@ from typing import Any
 
 from dcfsc.datasets import Dataset
 from dcfsc.estimators.persistence import name_features
-from dcfsc.journal import RECORD, RUN, filling
+from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
 
@@ -29,6 +29,7 @@ from .life import (
 )
 from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
+from .trust import remember
 
 
 def write_run(
@@ -37,7 +38,7 @@ def write_run(
     """All files, or none of them: an earlier run in the folder is whole until this one is.
 
     Its predictions and exports stay; its edits are kept as ``edits.1.json``. The caller holds the
-    folder.
+    folder. The ``record`` is given the digests of the other files.
     """
     adopt_held(folder)
     first = estimator if transformer is None else transformer
@@ -52,8 +53,11 @@ def write_run(
             estimator.write_model(place / MODEL)
         if transformer is not None:
             transformer.write_model(place / FEATURES)
+        record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
+        if data.paths is not None:
+            remember(place / RECORD)
     for name in kept.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
@@ -70,7 +74,7 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
     try:
         details = describe_details(estimator, data)
         with _own(folder, DETAILS) as part:
-            write_details(part, details)
+            write_details(part, details, record["files"][LABELS])
         with _own(folder, REPORT) as part:
             write_report(part, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed

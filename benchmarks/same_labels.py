@@ -1,0 +1,76 @@
+"""Whether two checkouts give the same labels.
+
+    DCFSC_DATA=... python benchmarks/same_labels.py ../other/checkout
+
+Each checkout labels the same problems with its own code: the default on digits, ORL, ten people of
+Extended Yale B and features of photographs, and every method on a synthetic union of subspaces. A
+row says how far the labels agree: ARI 1 with "same" where they are equal to the last sample.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve()
+QUICK = {"dcfsc": {"epochs": 3, "pretrain_epochs": 3}, "dsc": {"epochs": 3, "pretrain_epochs": 3}}
+
+
+def problems() -> Iterator[tuple[str, np.ndarray]]:
+    """The labels of each problem, by the checkout whose package is on the path."""
+    from dcfsc import ClosedFormSubspaceClustering, ScatteringFeatures, datasets
+    from dcfsc.estimators.registry import METHODS, create
+
+    def default(X: np.ndarray, K: int) -> np.ndarray:
+        return ClosedFormSubspaceClustering(K, random_state=0).fit(X).labels_
+
+    digits, orl, yale = (datasets.load(name) for name in ("digits", "orl", "eyaleb"))
+    yield "digits", default(digits.X, 10)
+    yield "ORL", default(orl.X, 40)
+    ten = np.isin(yale.y, np.unique(yale.y)[:10])
+    yield "ten people of Extended Yale B", default(yale.X[ten], 10)
+    yield "features of digits", default(ScatteringFeatures().fit_transform(digits.X[:600]), 10)
+    for shape in ((90, 3), (200, 5), (400, 8)):
+        union = datasets.synthetic(n_samples=shape[0], n_clusters=shape[1], random_state=1)
+        for name in METHODS:
+            model = create(name, n_clusters=shape[1], random_state=0, **options(name))
+            yield f"{name}, {shape[0]} samples", model.fit(union.X).labels_
+
+
+def options(name: str) -> dict[str, object]:
+    from inspect import signature
+
+    from dcfsc.estimators.registry import METHODS
+
+    known = signature(METHODS[name]).parameters
+    return {key: value for key, value in QUICK.get(name, {}).items() if key in known}
+
+
+def labels_of(checkout: Path, folder: str) -> dict[str, np.ndarray]:
+    file = Path(folder, f"{len(os.listdir(folder))}.npz")
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    subprocess.run([sys.executable, str(HERE), "--write", str(file)], env=environment, check=True)
+    return dict(np.load(file))
+
+
+def main() -> None:
+    from sklearn.metrics import adjusted_rand_score
+
+    if sys.argv[1] == "--write":
+        np.savez(sys.argv[2], **dict(problems()))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        here, other = (labels_of(p, folder) for p in (HERE.parents[1], Path(sys.argv[1])))
+    for name, labels in here.items():
+        ari = adjusted_rand_score(labels, other[name])
+        print(f"{name:40s} {'same' if np.array_equal(labels, other[name]) else ''} ARI {ari:.4f}")
+
+
+if __name__ == "__main__":
+    main()

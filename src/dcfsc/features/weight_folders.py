@@ -1,0 +1,120 @@
+"""A folder of weights in the format of Hugging Face transformers, which may come from anybody.
+
+Two kinds of file are read, and only here: ``config.json``, as plain values, and ``*.safetensors``.
+So no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from dcfsc.errors import InputError
+
+CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+LONGEST_JSON = 1 << 24
+# What a config says about code, sources and classes; features need none of it.
+UNUSED = {"auto_map", "_name_or_path", "name_or_path", "architectures", "transformers_version"} | {
+    *("id2label", "label2id", "num_labels", "pretrained_cfg", "custom_pipelines", "license"),
+    *("attn_implementation", "_attn_implementation", "_attn_implementation_internal"),
+}
+ELSEWHERE = re.compile(r"backbone$|path|file|url|checkpoint$|repo|hub|kernel_config")
+COUNTS = re.compile(r"layer|depth|block|stage")
+LARGEST_COUNT, LARGEST_NUMBER = 256, 1 << 20  # or, where it is more, what the weights have
+SPARE_WEIGHTS = 1 << 22  # that a network may have beside twice those in its file
+
+
+def own_file(folder: Path, name: str) -> Path | None:
+    """The regular file of that name in the folder, or in the hub's copy that it is a view of."""
+    file, top = (folder / name).resolve(), folder.resolve()
+    inside = file.is_relative_to(top) or (
+        top.parent.name == "snapshots" and file.is_relative_to(top.parents[1] / "blobs")
+    )
+    return file if inside and file.is_file() else None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    try:
+        if file.stat().st_size > LONGEST_JSON:
+            raise ValueError("it is too long")
+        value = json.loads(file.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError("it holds no object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot read {file}: {str(error).splitlines()[0][:200]}") from None
+    return value
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors of the folder, by name."""
+    names = sorted(path.name for path in folder.iterdir() if WEIGHTS.fullmatch(path.name))
+    files = [own_file(folder, name) for name in names[:1] if name == "model.safetensors"] or [
+        own_file(folder, name) for name in names
+    ]
+    if not files or None in files:
+        raise InputError(
+            f"{folder} has no model.safetensors of its own; weights in another format, such as "
+            "pytorch_model.bin, are not read: save them as safetensors."
+        )
+    return {name: value for file in files if file for name, value in load_file(file).items()}
+
+
+def network_in(folder: Path) -> Any:
+    """The network of a folder, a class of transformers itself."""
+    from transformers import CONFIG_MAPPING, AutoModel
+
+    file = own_file(folder, CONFIG)
+    if file is None:
+        raise InputError(f"{folder} has no {CONFIG} of its own.")
+    values, weights = _used(read_json(file)), read_weights(folder)
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        raise InputError(
+            f"transformers has no model of the type {kind!r}, and code that comes with weights is "
+            "not run; choose another encoder, or export this one as ONNX."
+        )
+    if values.get("quantization_config"):
+        raise InputError("its weights are quantized, which features are not made from.")
+    config = CONFIG_MAPPING[kind].from_dict(values)
+    size = sum(value.numel() for value in weights.values())
+    for name, value in _entries(config.to_dict()):  # its defaults too
+        if isinstance(value, str) and (ELSEWHERE.search(name) or re.search(r"[/\\:]", value)):
+            raise InputError(f"its {name} names something outside the folder: {value[:80]!r}.")
+        counts = (LARGEST_COUNT, len(weights)) if COUNTS.search(name) else (LARGEST_NUMBER, size)
+        if isinstance(value, int | float) and abs(value) > max(counts):
+            raise InputError(f"its {name} does not fit its weights.")
+    with torch.device("meta"):
+        empty = AutoModel.from_config(config, trust_remote_code=False)
+    if sum(v.numel() for v in (*empty.parameters(), *empty.buffers())) > 2 * size + SPARE_WEIGHTS:
+        raise InputError("its network is larger than its weights.")
+    return type(empty).from_pretrained(
+        None, config=config, state_dict=weights, dtype=torch.float32, local_files_only=True
+    )
+
+
+def _used(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _used(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if name not in UNUSED
+    }
+
+
+def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """All numbers and words in it, with the names that they have."""
+    if isinstance(value, dict):
+        for key, item in _used(value).items():
+            yield from _entries(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _entries(item, name)
+    else:
+        yield name, value
