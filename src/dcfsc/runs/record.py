@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
-from dcfsc.datasets.digest import GROUP, digest_of, digest_of_labels
+from dcfsc.datasets.digest import digest_of, digest_of_labels
 from dcfsc.datasets.images import FULL, Reading, check_size
 from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
@@ -104,7 +104,7 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
 
 def fingerprint(X: Any) -> str:
     """What samples X (N, ...) are known by."""
-    return f"{ALL}{digest_of(X, group=GROUP):x}"
+    return f"{ALL}{digest_of(X, together=True):x}"
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
