@@ -75,7 +75,7 @@ def test_columns_without_names_are_taken_in_order_and_it_is_said(
     run: Path, wine: Any, tmp_path: Path
 ) -> None:
     wine.to_csv(tmp_path / "new.csv", index=False, header=False)
-    with pytest.warns(UserWarning, match="have no names; they are taken in the run's order: 'al"):
+    with pytest.warns(UserWarning, match="have no names; they are taken in the run's order"):
         labels = predicted(run, tmp_path / "new.csv")
     np.testing.assert_array_equal(labels, predicted(run, tmp_path / "wine.csv"))
 

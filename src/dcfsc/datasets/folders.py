@@ -16,14 +16,7 @@ import numpy as np
 from dcfsc.datasets import images, streamed
 from dcfsc.datasets.dataset import Dataset
 from dcfsc.datasets.image_stream import stream_images
-from dcfsc.datasets.images import (
-    Header,
-    ImageSource,
-    Reading,
-    check_size,
-    natural_order,
-    read_images,
-)
+from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_order, read_images
 from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
 from dcfsc.journal import kind_of
@@ -55,17 +48,16 @@ def load_folder(
     sources = [ImageSource.file(f) for f in files]
     size, lazy = check_size(size), reading is not None
     notes = [skipped]
+    if reading is None or reading.levels == images.OF_THE_SET:
+        headers = list(images.each(images.read_header, sources, skip_broken or lazy))
+        levels, more = _choose_levels([header for header in headers if header is not None])
     if reading is None:
         gray = not _any_colour(sources, skip_broken) if gray is None else gray
-        headers = list(images.each(images.read_header, sources, skip_broken))
         if size is None:
             size, note = _choose_size(sources, headers, gray)
             notes.append(note)
         reading = Reading(size, gray, levels=images.OF_THE_SET)
-    elif reading.levels == images.OF_THE_SET:
-        headers = list(images.each(images.read_header, sources, True))
     if reading.levels == images.OF_THE_SET:
-        levels, more = _choose_levels(sources, headers)
         reading = replace(reading, levels=levels)
         notes += more
     X: Any
@@ -110,7 +102,7 @@ def _mostly_photographs(files: list[Path]) -> bool:
 
 
 def _choose_size(
-    sources: list[ImageSource], headers: list[Header | None], gray: bool
+    sources: list[ImageSource], headers: list[images.Header | None], gray: bool
 ) -> tuple[tuple[int, int], str]:
     """The size at which to read images, from their headers, and a note where it is not theirs."""
     found = [header.size for header in headers if header is not None]
@@ -126,24 +118,19 @@ def _choose_size(
     return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
 
 
-def _choose_levels(
-    sources: list[ImageSource], headers: list[Header | None]
-) -> tuple[tuple[int, int], list[str]]:
+def _choose_levels(headers: list[images.Header]) -> tuple[tuple[int, int], list[str]]:
     """Which 16-bit values become 0 and 255, and what reading with eight bits changes."""
-    whole = [(s, h) for s, h in zip(sources, headers, strict=True) if h is not None]
-    deep = [source for source, header in whole if header.deep_gray]
-    levels, notes = images.FULL, []
-    if deep and len(deep) == len(whole):
-        ranges = [pair for pair in images.each(images.extremes, deep, True) if pair is not None]
-        low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
+    deep, levels, notes = [h.levels for h in headers if h.levels is not None], images.FULL, []
+    if deep and len(deep) == len(headers):
+        low, high = min(low for low, _ in deep), max(high for _, high in deep)
         if low < high and (low, high) != levels:
             levels = low, high
             notes.append(f"16-bit values from {low:,} to {high:,} are scaled to 0 to 255")
     elif deep:
         notes.append("16-bit images are scaled by their full range, as others have 8 bits")
-    if any(header.deep_colour for _, header in whole):
+    if any(header.deep_colour for header in headers):
         notes.append("colours of 16 bits are read with 8 bits")
-    if transparent := sum(header.transparent for _, header in whole):
+    if transparent := sum(header.transparent for header in headers):
         notes.append(f"transparency is shown over white: {transparent:,} images")
     return levels, notes
 
@@ -218,13 +205,8 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
         linked += [(sub, group) for sub in subs if sub.is_symlink()]
     left_out = [f"folders that dcfsc wrote were left out: {written}"] if written else []
     if links:
-        seen = {_identity(image) for image in chain(flat, *groups.values()) if image not in links}
-        again = set()
-        for link in sorted(links, key=natural_order):
-            identity = _identity(link)
-            if identity in seen:
-                again.add(link)
-            seen.add(identity)
+        last = sorted(chain(flat, *groups.values()), key=lambda i: (i in links, natural_order(i)))
+        again = links - {*{_identity(image): image for image in reversed(last)}.values()}
         flat = [image for image in flat if image not in again]
         groups = {sub: [i for i in found if i not in again] for sub, found in groups.items()}
         left_out += [f"links to images of the set were left out: {len(again)}"] if again else []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -95,28 +95,26 @@ class Reading:
         return self.size if self.gray else (3, *self.size)
 
 
-@dataclass(frozen=True)
-class Header:
-    """What an image's header says: (height, width), and whether there is more than eight bits."""
+class Header(NamedTuple):
+    """(height, width) of an image, and what of it has more than eight bits.
+
+    ``levels`` are the smallest and the largest value of 16-bit grey.
+    """
 
     size: tuple[int, int]
-    deep_gray: bool
+    levels: tuple[int, int] | None
     deep_colour: bool
     transparent: bool
 
 
 def read_header(source: ImageSource) -> Header:
     with decoding(source) as opened:
-        gray = _is_deep_gray(opened)
-        colour = not gray and ";16" in str(getattr(opened, "tile", [])[:1])
-        return Header(header_size(opened), gray, colour, opened.has_transparency_data)
-
-
-def extremes(source: ImageSource) -> tuple[int, int]:
-    """The smallest and the largest value of an image."""
-    with decoding(source) as opened:
+        size, transparent = header_size(opened), opened.has_transparency_data
+        if not _is_deep_gray(opened):
+            deep = ";16" in str(getattr(opened, "tile", [])[:1])
+            return Header(size, None, deep, transparent)
         values = np.asarray(opened)
-        return int(values.min()), int(values.max())
+        return Header(size, (int(values.min()), int(values.max())), False, False)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -183,8 +181,7 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     with decoding(source) as opened:
         height, width = header_size(opened)
         opened.draft(None, _enough(opened, reading))
-        deep = _is_deep_gray(opened)
-        image = _eight_bits(ImageOps.exif_transpose(opened), deep, reading)
+        image = _eight_bits(ImageOps.exif_transpose(opened), _is_deep_gray(opened), reading)
         left, top, right, bottom = reading.box(width, height)
         across, down = image.width / width, image.height / height  # less than 1 after a draft
         box = (
@@ -277,8 +274,7 @@ def broken(source: ImageSource, error: Exception) -> InputError:
 
 
 def _is_deep_gray(opened: PILImage) -> bool:
-    pretended = opened.mode == "I" and opened.format in ("PPM", "PNG")
-    return opened.mode.startswith("I;16") or pretended
+    return opened.mode[:4] == "I;16" or (opened.mode == "I" and opened.format in ("PPM", "PNG"))
 
 
 def _eight_bits(image: PILImage, deep: bool, reading: Reading) -> PILImage:

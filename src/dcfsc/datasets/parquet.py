@@ -18,7 +18,7 @@ from dcfsc.datasets.dataset import (
     refuse_bomb,
     unreadable,
 )
-from dcfsc.datasets.tables import INDEX_NOTE, is_index, label_column
+from dcfsc.datasets.tables import INDEX, INDEX_NOTE, is_index, label_column
 from dcfsc.errors import InputError
 
 
@@ -39,7 +39,8 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
         label = label_column(columns, labels, path)
         features = [c for i, c in enumerate(columns) if i != label]
         n = file.metadata.num_rows
-        indexed = len(features) > 1 and n > 0 and _is_index(file, features[0])
+        first = features[0] if len(features) > 1 and INDEX.fullmatch(features[0]) else None
+        indexed = first is not None and is_index(file.read([first]).column(0).to_numpy())
         features = features[indexed:]
         if not features or n == 0:
             raise InputError(f"{path} holds {n} rows of {len(features)} feature columns.")
@@ -55,14 +56,6 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
             X = _matrix(file.read(features), features, path)
     named = features if X.shape[1:] == (len(features),) else None
     return Dataset(path.stem, X, y, label_names=classes, notes=notes, feature_names=named)
-
-
-def _is_index(file: Any, name: str) -> bool:
-    import pyarrow.types as pt
-
-    if not pt.is_integer(file.schema_arrow.field(name).type) or not is_index(name, np.zeros(1)):
-        return False
-    return is_index(name, file.read([name]).column(0).to_numpy())
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from dcfsc.errors import InputError, plain_number
 COLUMNS = 1_000_000  # cells of text take many times their bytes; a wider table is not read
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
 NO_NAMES = MISSING | {"none", "missing", "unknown", "nil", "#n/a", "undefined"}  # of a column
+# what pandas calls a data frame's index when it reads or writes it as a column
+INDEX = re.compile(r"|Unnamed: 0(\.\d+)?")
 INDEX_NOTE = "the row numbers in the unnamed first column were left out"
 
 
@@ -52,7 +54,8 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
     if layout.has_header and header is None and any(map(_is_number, layout.columns)):
         shown = ", ".join(layout.columns[:3]) + (", ..." if len(layout.columns) > 3 else "")
         notes.append(f"the first row ({shown}) was read as a header")
-    if layout.has_header and X.shape[1] > 1 and is_index(layout.columns[features[0]], X[:, 0]):
+    named = layout.has_header and X.shape[1] > 1 and INDEX.fullmatch(layout.columns[features[0]])
+    if named and is_index(X[:, 0]):
         X = np.ascontiguousarray(X[:, 1:])
         features = features[1:]
         notes.append(INDEX_NOTE)
@@ -66,11 +69,9 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
     )
 
 
-def is_index(name: str, values: np.ndarray) -> bool:
-    """Whether a first column is the index that pandas writes unless told index=False."""
-    if not re.fullmatch(r"|Unnamed: 0(\.\d+)?", name) or not np.isfinite(values).all():
-        return False
-    return np.array_equal(values, np.round(values)) and len(np.unique(values)) == len(values)
+def is_index(values: np.ndarray) -> bool:
+    """Whether a first column that :data:`INDEX` names is one: whole numbers, each of them once."""
+    return values.dtype.kind in "iuf" and len(np.unique(values[values % 1 == 0])) == len(values)
 
 
 def read_label_column(path: Path, n: int) -> np.ndarray:

@@ -80,24 +80,23 @@ def cluster(
     labels = torch.empty(N, dtype=torch.int64)
     kept = min(spectral.KEPT, n_clusters)
     clusters, probabilities = torch.empty(N, kept, dtype=torch.int32), torch.empty(N, kept)
-    known = None
-    if groups is not None:
-        known = distributed.gather_rows(torch.from_numpy(groups)).numpy()
+    known = None if groups is None else distributed.gather_rows(torch.from_numpy(groups)).numpy()
     if distributed.rank() == 0:
         neighbours = _Neighbours(operator, leverage, counts)
         try:
-            result = _lead(estimator, neighbours, n_clusters, random_state, known)
+            result = _lead(estimator, neighbours, n_clusters, random_state)
             found = (result.embedding, result.labels, n_clusters, estimator.affinity_matrix_)
-            if known is None:
-                sure = spectral.memberships(*found, estimator.assign)
-            else:
-                sure = spectral.certain(known, n_clusters)
+            sure = (
+                spectral.memberships(*found, estimator.assign)
+                if known is None
+                else spectral.certain(known, n_clusters)
+            )
         except distributed.LostPeer:
             raise
         except BaseException:
             distributed.tell(_FAILED, 0)
             raise
-        labels = torch.from_numpy(result.labels)
+        labels = torch.from_numpy(result.labels if known is None else known)
         clusters, probabilities = map(torch.from_numpy, (sure.clusters, sure.probabilities))
         distributed.tell(_LABELS, 0)
     else:
@@ -168,15 +167,11 @@ def _scanned(
 
 
 def _lead(
-    estimator: Any,
-    neighbours: _Neighbours,
-    n_clusters: int,
-    random_state: np.random.RandomState,
-    labels: np.ndarray | None,
+    estimator: Any, neighbours: _Neighbours, n_clusters: int, random_state: np.random.RandomState
 ) -> spectral.SpectralResult:
     matrix = affinities.get(estimator.affinity, n_clusters)(neighbours, n_clusters)
     assert issparse(matrix)
-    options = {"assign": estimator.assign, "random_state": random_state, "labels": labels}
+    options: dict[str, Any] = {"assign": estimator.assign, "random_state": random_state}
     if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
         options["device"] = spectral.place_for(matrix, neighbours.device)

@@ -69,24 +69,22 @@ def matched_rows(first: _Read, second: _Read) -> np.ndarray:
     return np.repeat(np.arange(n[0])[:, None], 2, axis=1)
 
 
-def _tell_other_data(first: _Read, second: _Read) -> None:
+def _tell_other_data(*both: _Read) -> None:
     """Say so where rows, or files of the same names, do not hold the same samples in both runs."""
-    one, other = (read.run.record["data"] for read in (first, second))
-    prints = [str(data.get("fingerprint")) for data in (one, other)]
-    if prints[0] == prints[1] or not all(text.startswith(ALL) for text in prints):
+    data = [read.run.record["data"] for read in both]
+    one, other = (str(each.get("fingerprint")) for each in data)
+    if one == other or not (one.startswith(ALL) and other.startswith(ALL)):
         return
-    what = "row by row"
-    if first.samples.paths is not None and second.samples.paths is not None:
-        told = [(r.samples.paths, r.run.record["data"].get("reading")) for r in (first, second)]
-        if told[0] != told[1]:
-            return  # other files beside the common ones, or other sizes of the same
-        what = "by the names of their files, whose content has changed"
-    warnings.warn(
-        f"the runs {first.run.folder} and {second.run.folder} are of different data; their samples "
-        f"are matched {what}.",
-        UserWarning,
-        stacklevel=3,
-    )
+    how = "row by row"
+    if both[0].samples.paths is not None and both[1].samples.paths is not None:
+        if both[0].samples.paths != both[1].samples.paths:
+            return  # other files beside the common ones
+        if data[0].get("reading") != data[1].get("reading"):
+            return
+        how = "by the names of their files, whose content has changed"
+    names = " and ".join(str(read.run.folder) for read in both)
+    told = f"the runs {names} are of different data; their samples are matched {how}."
+    warnings.warn(told, UserWarning, stacklevel=3)
 
 
 def compared(first: _Read, second: _Read, rows: np.ndarray) -> Comparison:

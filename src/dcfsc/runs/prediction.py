@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,27 +120,18 @@ def in_order(data: Dataset, names: Sequence[str] | None) -> Any:
         return X
     if given is None:
         if X.shape[1:] == (len(names),):
-            warnings.warn(
-                f"the columns of {data.name} have no names; they are taken in the run's order: "
-                f"{_shown(names)}.",
-                UserWarning,
-                stacklevel=3,
-            )
+            told = f"the columns of {data.name} have no names; they are taken in the run's order."
+            warnings.warn(told, UserWarning, stacklevel=3)
         return X
-    missing, extra = (Counter(a) - Counter(b) for a, b in ((names, given), (given, names)))
-    if missing or extra or len(set(given)) < len(given):
-        parts = [f"{_shown(c)} {word}" for word, c in (("missing", missing), ("extra", extra)) if c]
-        told = " and ".join(parts) or "some names are there twice, in another order"
+    pairs = {"missing": Counter(names) - Counter(given), "extra": Counter(given) - Counter(names)}
+    wrong = [f"{', '.join(map(repr, [*c][:5]))} {word}" for word, c in pairs.items() if c]
+    if wrong or len(set(given)) < len(given):
+        told = " and ".join(wrong) or "some names are there twice, in another order"
         raise InputError(f"the columns of {data.name} are not those of the run: {told}.")
     order = [given.index(name) for name in names]
     if isinstance(X, Streamed):
         return Derived(X, lambda rows: rows[:, order], X.shape[1:], X.dtype)
     return X[:, order]
-
-
-def _shown(names: Iterable[str]) -> str:
-    first = [repr(name[:40]) for name in names]
-    return ", ".join(first[:5]) + (f" and {len(first) - 5} more" if first[5:] else "")
 
 
 def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.ndarray:

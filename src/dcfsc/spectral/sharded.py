@@ -64,12 +64,7 @@ class ShardedAffinity(NormalizedAffinity):
 
 
 def cluster(
-    affinity: sp.csr_array,
-    n_clusters: int,
-    *,
-    assign: str = "kmeans",
-    random_state: Seed = None,
-    labels: np.ndarray | None = None,
+    affinity: sp.csr_array, n_clusters: int, *, assign: str = "kmeans", random_state: Seed = None
 ) -> SpectralResult:
     """`dcfsc.spectral.cluster` with shared products; for the first process, on the CPU.
 
@@ -81,8 +76,7 @@ def cluster(
         embedding = _embed(affinity, wanted, n_clusters, random)
     finally:
         distributed.tell(_END, 0, 0)
-    if labels is None:
-        labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
+    labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
     return SpectralResult(labels, embedding)
 
 
