@@ -153,10 +153,25 @@ def one_a_core(
     """
     import torch
 
-    items = list(items)
+    items, pool = list(items), None
     with _starting:
-        threads = torch.get_num_threads() if device.type == "cpu" and items else 1
-        pool = _single_threaded(min(threads, len(items)), threads) if threads > 1 else None
+        threads = torch.get_num_threads()
+        if threads > 1 and device.type == "cpu" and items:
+            pool, all_here = ThreadPoolExecutor(len(items[:threads])), Barrier(len(items[:threads]))
+
+            def begin() -> None:
+                torch.get_num_threads()  # a thread's own number begins as that of all
+                torch.set_num_threads(
+                    1
+                )  # its own, and that of all that start before it is put back
+                all_here.wait()
+
+            try:
+                for begun in [pool.submit(begin) for _ in items[:threads]]:
+                    begun.result()
+            finally:
+                all_here.abort()
+                torch.set_num_threads(threads)
     if pool is None:
         return [work(item) for item in items]
     with pool:
@@ -166,26 +181,6 @@ def one_a_core(
         finally:
             for future in waiting:
                 future.cancel()  # after an error or Ctrl-C: those that did not begin
-
-
-def _single_threaded(workers: int, threads: int) -> ThreadPoolExecutor:
-    """A pool of workers with one thread of PyTorch's each; others keep their number ``threads``."""
-    import torch
-
-    pool, all_here = ThreadPoolExecutor(workers), Barrier(workers)
-
-    def begin() -> None:
-        torch.get_num_threads()  # a thread's own number begins as all others'
-        torch.set_num_threads(1)  # its own, and that of any thread that starts now
-        all_here.wait()
-
-    try:
-        for begun in [pool.submit(begin) for _ in range(workers)]:
-            begun.result()
-    finally:
-        all_here.abort()
-        torch.set_num_threads(threads)
-    return pool
 
 
 def leaves_a_core_idle(items: int, device: torch.device) -> bool:

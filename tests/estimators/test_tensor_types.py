@@ -12,7 +12,7 @@ import dcfsc.self_expression as self_expression
 from dcfsc import suggest_k
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
-from dcfsc.estimators import DCFSC, AutoencoderFeatures, ScatteringFeatures
+from dcfsc.estimators import AutoencoderFeatures, ScatteringFeatures
 from dcfsc.estimators.registry import METHODS
 
 SHORT: dict[str, Any] = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
@@ -72,7 +72,8 @@ def test_solvers_say_which_types_they_take(halved: torch.Tensor) -> None:
     )
 
 
-def test_a_sparse_tensor_is_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"^X cannot be read: can.t convert") as error:
-        DCFSC(3, **SHORT).fit(torch.eye(8).to_sparse())
-    assert "\n" not in str(error.value)
+def test_a_sparse_tensor_is_clustered_as_a_dense_one(halved: torch.Tensor) -> None:
+    found, wanted = (
+        METHODS["closed-form"](3, **options("")).fit(X) for X in (halved.to_sparse(), halved)
+    )
+    np.testing.assert_array_equal(found.labels_, wanted.labels_)

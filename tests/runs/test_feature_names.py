@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import dcfsc
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, load
+from dcfsc.datasets import load
 from dcfsc.errors import InputError
 from dcfsc.estimators import AutoencoderFeatures, ClosedFormSubspaceClustering
 from dcfsc.runs.prediction import predict_run
@@ -112,8 +112,3 @@ def test_a_loaded_model_refuses_what_it_refuses_in_memory(
             use(wine[wine.columns[::-1]])
         with pytest.raises(InputError, match=r"- smoke.*missing: - ash"):
             use(wine.rename(columns={"ash": "smoke"}))
-
-
-def test_names_that_do_not_fit_the_samples_are_refused() -> None:
-    with pytest.raises(InputError, match=r"2 feature names for samples of shape \(3,\)"):
-        Dataset("t", np.eye(3), feature_names=["a", "b"])

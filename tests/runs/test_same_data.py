@@ -116,9 +116,7 @@ def test_runs_of_files_are_compared_by_the_files_they_share(tmp_path: Path) -> N
         compare_runs(tmp_path / "more", tmp_path / "new", tmp_path / "3.html")
 
 
-def test_a_digest_is_of_every_sample_and_its_place(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_digest_is_of_every_sample_and_its_place(data: Dataset, tmp_path: Path) -> None:
     X = data.X
     whole = digest_of(X)
     assert whole == (digest_of(X[:100]) + digest_of(X[100:], 100)) % (1 << 256)
@@ -130,9 +128,6 @@ def test_a_digest_is_of_every_sample_and_its_place(
     others = [changed(data, row).X for row in range(0, 300, 23)]
     found = {whole, *map(digest_of, (swapped, X[:-1], *others))}
     assert len(found) == 3 + len(others)
-    monkeypatch.setattr("dcfsc.datasets.digest.TOGETHER", 1_000)  # 20 samples
-    grouped = {digest_of(each, together=True) for each in (X, swapped, X[:-1], *others)}
-    assert len(grouped) == 3 + len(others)
 
 
 def test_files_that_are_not_decoded_are_known_by_their_content_and_reading(tmp_path: Path) -> None:

@@ -79,11 +79,6 @@ class Dataset:
                 f"{self.name}: {len(self.X)} samples but labels of shape {self.y.shape}; "
                 "give one label for each sample."
             )
-        names = self.feature_names
-        if names is not None and self.X.shape[1:] != (len(names),):
-            raise InputError(
-                f"{self.name}: {len(names)} feature names for samples of shape {self.X.shape[1:]}."
-            )
 
     def __len__(self) -> int:
         return len(self.X)

@@ -35,15 +35,8 @@ PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
 NO_PLACE = (None, "auto", *WEIGHTS, *(name.replace("_", "-") for name in WEIGHTS))
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
-    kind.__name__: kind
-    for kind in (
-        affinities.DoublyStochastic,
-        affinities.LowRank,
-        affinities.NearestCodes,
-        affinities.RowSpace,
-        affinities.Symmetric,
-        affinities.TopK,
-    )
+    name: getattr(affinities, name)
+    for name in ("DoublyStochastic", "LowRank", "NearestCodes", "RowSpace", "Symmetric", "TopK")
 }
 
 

@@ -80,14 +80,10 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
 
 
 def as_numpy(X: Tensor) -> np.ndarray:
-    """A tensor's numbers as an array."""
-    X = X.detach().cpu()
-    if X.is_floating_point() and X.dtype.itemsize < 4 and X.dtype != torch.float16:
-        X = X.float()  # NumPy has no such type, and single precision holds its numbers
-    try:
-        return X.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"X cannot be read: {str(error).splitlines()[0]}") from None
+    """A tensor's numbers as an array, in single precision where NumPy lacks their type."""
+    X = X.detach().cpu().to_dense()
+    lacks = X.is_floating_point() and X.dtype.itemsize < 4 and X.dtype != torch.float16
+    return (X.float() if lacks else X).numpy()
 
 
 def _kinds(X: Any) -> Any:

@@ -104,7 +104,7 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
 
 def fingerprint(X: Any) -> str:
     """What samples X (N, ...) are known by."""
-    return f"{ALL}{digest_of(X, together=True):x}"
+    return f"{ALL}{digest_of(X):x}"
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

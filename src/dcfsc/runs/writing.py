@@ -42,8 +42,8 @@ def write_run(
     """
     adopt_held(folder)
     first = estimator if transformer is None else transformer
-    if data.feature_names is not None and hasattr(first, "save"):
-        name_features(first, data.feature_names)
+    if (names := data.feature_names) is not None and data.X.shape[1:] == (len(names),):
+        name_features(first, names)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
     kept = _kept_edits(folder)
     with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:

@@ -191,18 +191,12 @@ class FeatureForm(ClosedForm):
     def _is_own(self, V: Tensor) -> bool:
         return (
             V.data_ptr() == self._Z.data_ptr()
-            and self._version is not None
-            and self._version == _version(V) == _version(self._Z)  # as they were when whitened
+            and None is not self._version == _version(V) == _version(self._Z)
             and V.shape == self._Z.shape
             and V.stride() == self._Z.stride()
         )
 
 
 def _version(Z: Tensor) -> int | None:
-    """A number that every change of Z in place raises; None where a change may go unseen.
-
-    NumPy changes arrays that a tensor shares without a word.
-    """
-    if Z.is_inference() or not Z.untyped_storage().resizable():
-        return None
-    return Z._version
+    """A number that a change of Z in place raises; None where NumPy, say, may change it unseen."""
+    return Z._version if not Z.is_inference() and Z.untyped_storage().resizable() else None
