@@ -161,9 +161,7 @@ def one_a_core(
 
             def begin() -> None:
                 torch.get_num_threads()  # a thread's own number begins as that of all
-                torch.set_num_threads(
-                    1
-                )  # its own, and that of all that start before it is put back
+                torch.set_num_threads(1)  # its own, and that of threads that start just now
                 all_here.wait()
 
             try:
