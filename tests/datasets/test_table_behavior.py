@@ -117,6 +117,7 @@ def test_an_index_is_left_out_and_it_is_said(
         ",a\n1,5\n1,6\n",  # twice the same
         ",a\n1.5,5\n2,6\n",  # not whole
         ",a\n,5\n2,6\n",  # missing
+        ",a\ninf,5\n2,6\n",
         "b,a\n0,5\n1,6\n",  # named
         "Unnamed: 1,a\n0,5\n1,6\n",  # not the first one of its frame
     ],

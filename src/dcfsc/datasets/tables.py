@@ -71,7 +71,8 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
 
 def is_index(values: np.ndarray) -> bool:
     """Whether a first column that :data:`INDEX` names is one: whole numbers, each of them once."""
-    return values.dtype.kind in "iuf" and len(np.unique(values[values % 1 == 0])) == len(values)
+    whole = values.dtype.kind in "iuf" and np.isfinite(values).all() and (values == np.rint(values))
+    return len(np.unique(values)) == len(values) and bool(np.all(whole))
 
 
 def read_label_column(path: Path, n: int) -> np.ndarray:
