@@ -276,6 +276,13 @@ def test_names_are_numbered_until_one_is_free(run: Path) -> None:
     assert set(known.files) == {"p.csv", "p-4.csv", "report.html", "run.json"}
 
 
+def test_a_name_that_another_process_took_meanwhile_is_passed_over(run: Path) -> None:
+    first, second = (Output.numbered(run / "p.csv", own=run) for _ in range(2))
+    put(first)
+    put(second)
+    assert [o.target.name for o in (first, second)] == ["p.csv", "p-2.csv"]
+
+
 # places
 
 

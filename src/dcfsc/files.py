@@ -35,7 +35,8 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _PART = re.compile(r"\.dcfsc-([0-9a-z]{4,8})-([0-9a-f]{16})\.part")
-_LONGEST_HEADER = 100 << 20  # of a safetensors file, by its format
+LONGEST_JSON = 1 << 25  # in bytes, and so that it takes less than a gigabyte
+_FEWEST_BYTES = 16  # for a list or an object in it
 
 
 class WriteError(InputError):
@@ -238,6 +239,23 @@ def write_errors(path: Path) -> Iterator[None]:
         raise WriteError(message) from error
 
 
+def read_json(path: str | os.PathLike[str], longest: int = LONGEST_JSON) -> Any:
+    """The value in a JSON file, which may come from anybody; a ValueError where there is none.
+
+    So it is for a file that is too long, or that would need far more memory than its length.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > longest:
+        raise ValueError("no file of that kind")
+    content = Path(path).read_bytes()
+    if content.count(b"[") + content.count(b"{") > 1000 + len(content) // _FEWEST_BYTES:
+        raise ValueError("too many lists")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
 def header_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """What dcfsc wrote in the header of a safetensors file; None for any other file.
 
@@ -248,7 +266,7 @@ def header_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
             return None
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if not 0 < length <= min(_LONGEST_HEADER, os.fstat(file.fileno()).st_size):
+            if not 0 < length <= min(LONGEST_JSON, os.fstat(file.fileno()).st_size):
                 return None
             ours = json.loads(json.loads(file.read(length))["__metadata__"]["dcfsc"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -66,6 +66,7 @@ class Output:
     ):
         self.target, self._overwrite, self._asks = Path(target), overwrite, asks
         self._ours, self._is_held = ours, is_held
+        self._first: Path | None = None
         check_place(self.target, inputs=inputs, own=own)
         if self.target.is_dir():
             raise InputError(f"{self.target} is a folder; give the name of a file.")
@@ -96,23 +97,23 @@ class Output:
         folder = self.target.parent
         with write_errors(self.target):
             folder.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(folder)
+        remove_abandoned(folder)
         with write_errors(self.target), new_stage(folder) as stage:
             part = stage / self.target.name
             yield part
             make_durable(part, stage)
             if self._list is None:
                 self._place(part)
-            elif self._is_held:
-                self._place_listed(part)
             else:
-                with held(folder, MOVING_SECONDS):
+                with nullcontext() if self._is_held else held(folder, MOVING_SECONDS):
                     self._place_listed(part)
             sync(folder)
 
     def _place_listed(self, part: Path) -> None:
         known = Filled.read(self.target.parent)
         assert known is not None
+        if self._first is not None:
+            self.target = _free(self._first)  # another process may have taken the name
         self._list, name, new = known, self.target.name, digest(part)
         before = digest(self.target) if self._check() else None
         # both digests, so that the file is ours whichever of the two a kill leaves
@@ -129,9 +130,15 @@ class Output:
 
     @classmethod
     def numbered(cls, target: Path, own: Path) -> Self:
-        """The first of NAME.csv, NAME-2.csv, ... that is free, in a run of ours."""
-        names = (target.with_stem(f"{target.stem}-{i}") if i > 1 else target for i in count(1))
-        return cls(next(name for name in names if not os.path.lexists(name)), own=own)
+        """The first of NAME.csv, NAME-2.csv, ... that is free in a run of ours at the end."""
+        output = cls(_free(target), own=own)
+        output._first = target
+        return output
+
+
+def _free(target: Path) -> Path:
+    names = (target.with_stem(f"{target.stem}-{i}") if i > 1 else target for i in count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None = None) -> None:

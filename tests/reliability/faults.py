@@ -207,7 +207,8 @@ def forked(
         try:
             os.chdir(place)
             said = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            nowhere = os.open(os.devnull, os.O_WRONLY)
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, 0)
             os.dup2(nowhere, 1)
             os.dup2(said, 2)
             code = int(work() or 0)

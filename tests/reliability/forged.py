@@ -21,6 +21,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +35,23 @@ import mutations
 import numpy as np
 import torch
 import watched
+from PIL import Image
 
 from dcfsc import EncoderFeatures
-from dcfsc.datasets import Dataset, feature_cache
+from dcfsc.datasets import Dataset, feature_cache, load
 from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import load_model
 from dcfsc.features.encoder_backends import open_encoder
 from dcfsc.features.encoders import InputImages, TorchEncoder
-from dcfsc.report import read_details, write_report
+from dcfsc.journal import digest
 from dcfsc.runs.compare import compare_runs
-from dcfsc.runs.edits import read_edits
+from dcfsc.runs.edits import edit_run
 from dcfsc.runs.executor import execute
+from dcfsc.runs.export import export_run
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.prediction import predict_run
 from dcfsc.runs.record import reading_of
+from dcfsc.runs.reporting import draw, page_of
 from dcfsc.runs.request import RunRequest
 
 Rng = np.random.Generator
@@ -83,6 +87,12 @@ def write_seeds(root: Path) -> None:
         out = root / "run" / name
         given = {**options, **({"J": 2} if features else {})}
         execute(RunRequest(data, "closed-form", given, features=features, out=out, progress=False))
+    (root / "photos").mkdir()
+    for i, image in enumerate(X):
+        Image.fromarray(image).save(root / f"photos/{i}.png")
+    out = root / "run/3"
+    execute(RunRequest(load(root / "photos"), "closed-form", options, out=out, progress=False))
+    edit_run(out, {"0": "first"}, splits=["1"])
     (root / "model").mkdir()
     shutil.copy(root / "run/1/model.safetensors", root / "model/1.safetensors")
     shutil.copy(root / "run/2/features.safetensors", root / "model/2.safetensors")
@@ -173,7 +183,7 @@ def forged_details(rng: Rng, data: bytes) -> bytes:
 
 def forge(rng: Rng, folder: Path) -> str:
     """Change something in a folder, or in a folder with one file; what was done."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "report.html")
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".html", ".py"))
     file = files[int(rng.integers(len(files)))]
     action, data = rng.random(), file.read_bytes()
     if action < 0.12:
@@ -205,17 +215,28 @@ def forge(rng: Rng, folder: Path) -> str:
     return f"{file.name} forged"
 
 
+def seal(folder: Path) -> None:
+    """Have the record of a run describe the files as they are now."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        record = json.loads((folder / "run.json").read_text())
+        record["files"] |= {name: digest(folder / name) for name in record["files"]}
+        (folder / "run.json").write_text(json.dumps(record))
+
+
 # How it is used -----------------------------------------------------------------------------
 
 
 def use_run(folder: Path) -> None:
     run = read_run(folder)
+    photos = folder.parents[1] / "seeds/photos"
     out, new = folder.parent / "out", Dataset("new", inputs.images()[:3])
     for step in (
         lambda: predict_run(folder, new, out / "p.csv", device="cpu"),
         lambda: reading_of(run.record),
-        lambda: read_edits(run),
-        lambda: write_report(out / "r.html", run.record, read_details(folder / "details.npz")),
+        lambda: draw(run, page_of(run, out / "r.html")),
+        lambda: export_run(folder, "csv", out / "e.csv"),
+        lambda: export_run(folder, "parquet", out / "e.parquet", data=photos),
+        lambda: export_run(folder, "folders", out / "e", data=photos, copy=True),
         lambda: compare_runs(folder, folder.parent / "other", out / "c.html"),
         lambda: compare_runs(folder.parent / "other", folder, out / "d.html"),
     ):
@@ -322,6 +343,8 @@ def _one(kind: str, index: int, seed: int, root: Path) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         what = forge(rng, target)
+        if kind == "run" and (target / "run.json").is_file() and rng.random() < 0.8:
+            seal(target)
     before, begin = watched._memory("VmRSS"), time.process_time()
     watched._limit_memory()
     watched._limit_processor()
@@ -361,6 +384,7 @@ def _watch(root: Path) -> None:
     import encodings.idna  # noqa: F401 - what is imported late would be read from elsewhere
 
     program = (
+        str(root / "seeds/photos"),
         sys.prefix,
         sys.base_prefix,
         str(Path(__file__).resolve().parents[2]),

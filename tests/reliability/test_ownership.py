@@ -280,6 +280,8 @@ def test_homes_roots_and_other_runs_are_refused(
         refused(
             "export", "run", "--to", "csv", "--out", f"{file}/x.csv" if file == "other" else target
         )
+    if target in ("home", "to-home"):
+        refused("reproduce", "parameters", "--out", target)
     if target not in ("run", "other"):
         refused(*FIT, "--out", target, "--overwrite")
     assert content(place) == before

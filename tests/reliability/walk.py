@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -92,7 +93,7 @@ def _save(features: bool) -> Callable[[str], None]:
 def _cache(place: str) -> None:
     from dcfsc.datasets.feature_cache import FeatureCache
 
-    FeatureCache(place, "maker").add([b"1" * 32, b"2" * 32], np.ones((2, 3)))
+    FeatureCache(place, "maker").add([b"1" * 32, b"2" * 32], np.ones((2, 3), np.float32))
 
 
 def _download(place: str) -> None:
@@ -165,6 +166,11 @@ class Case:
     command: str
     target: str
     overwrite: bool
+
+    @property
+    def humble(self) -> bool:
+        """Whether it is tried without the rights of root."""
+        return "read-only" in self.target or self.target == "the root"
 
     def __str__(self) -> str:
         return f"{self.command} | {self.target}{' | --overwrite' if self.overwrite else ''}"
@@ -271,9 +277,8 @@ def walked(case: Case, world: World, every: int) -> dict[str, Any]:
     begin = time.perf_counter()
     try:
         word = prepared(case, world)
-        read_only = "read-only" in case.target
-        if read_only:
-            give_away(world, word)
+        if case.humble:
+            give_away(world)
         before = snapshot(world.path)
         command, words = COMMANDS[case.command], work_of(case, word)
 
@@ -282,7 +287,7 @@ def walked(case: Case, world: World, every: int) -> dict[str, Any]:
                 Watch(world, states).install()
             return faults.call(words) if command.work is None else command.work(word)
 
-        code, said = forked(watched, world, read_only)
+        code, said = forked(watched, world, case.humble)
         after = snapshot(world.path)
         wrong = [*misspoken(code, said), *lost(case, word, world, before, after)]
         if code == 0:
@@ -342,23 +347,23 @@ def killed(
     removed(world.path)
     os.replace(place, world.path)
     wrong = lost(case, word, world, before, snapshot(world.path))
-    command, read_only = COMMANDS[case.command], "read-only" in case.target
+    command = COMMANDS[case.command]
     if command.work is not None:
-        code, said = forked(lambda: command.work(word), world, read_only)  # type: ignore[misc]
+        code, said = forked(lambda: command.work(word), world, case.humble)  # type: ignore[misc]
     else:
-        code, said = forked(lambda: faults.call(words), world, read_only)
+        code, said = forked(lambda: faults.call(words), world, case.humble)
         added = re.search(r"add (--resume|--overwrite)|with (--resume)", said)
         option = added and (added[1] or added[2])
         if code == 2 and option and not undisturbed and option not in words:
             case = Case(case.command, case.target, case.overwrite or option == "--overwrite")
-            code, said = forked(lambda: faults.call((*words, option)), world, read_only)
+            code, said = forked(lambda: faults.call((*words, option)), world, case.humble)
     after = snapshot(world.path)
-    again = Case(case.command, case.target, case.overwrite)
     wrong += misspoken(code, said)
     if code and not undisturbed and "no edit to undo" not in said:
         wrong.append(f"repeated, it ended with {code}: {said.strip()[-200:]}")
-    wrong += [f"repeated: {problem}" for problem in lost(again, word, world, before, after)]
-    return wrong + (left_behind(before, after) if code == 0 else [])
+    wrong += [f"repeated: {problem}" for problem in lost(case, word, world, before, after)]
+    writes = code == 0 and case.command != "download"  # what is there is not written again
+    return wrong + (left_behind(before, after) if writes else [])
 
 
 # All of it --------------------------------------------------------------------------------------
@@ -407,7 +412,9 @@ def measured(chosen: list[tuple[Case, int]], jobs: int, tell: bool = False) -> l
 
 def _worker(place: Path, chosen: list[tuple[Case, int]], tell: bool) -> None:
     place.mkdir()
-    os.environ |= {"HOME": f"{place}/world/home", "XDG_CACHE_HOME": f"{place}/cache"}
+    warnings.showwarning = lambda message, *where: print(f"warning: {message}", file=sys.stderr)
+    own = {f"XDG_{name}_HOME": f"{place}/{name.lower()}" for name in ("CACHE", "STATE")}
+    os.environ |= {"HOME": f"{place}/world/home", **own}
     warm()
     world = World(place)
     world.build()
@@ -415,7 +422,7 @@ def _worker(place: Path, chosen: list[tuple[Case, int]], tell: bool) -> None:
     for case, every in chosen:
         results.append(walked(case, world, every))
         if tell:
-            print(json.dumps(results[-1]), flush=True)
+            print(json.dumps(results[-1]) + "\n", end="", flush=True)
     Path(f"{place}.json").write_text(json.dumps(results))
 
 
@@ -476,7 +483,7 @@ def fixed() -> list[tuple[Case, int]]:
     chosen += [(Case(command, "nothing", False), 0) for command in sorted(commands)]
     names = ("fit | our run, a file changed", "export links | our export, a file changed")
     killed = [(c, 4) for c in cases() if str(c).startswith(names) and c.overwrite]
-    return chosen + killed
+    return [*chosen, *killed, (Case("export links", "nothing", False), 5)]
 
 
 def main() -> int:

@@ -194,12 +194,12 @@ def interrupted(words: tuple[str, ...]) -> int:
     return faults.call(words)
 
 
-def forked(work: Callable[[], Any], world: World, read_only: bool = False) -> tuple[int, str]:
+def forked(work: Callable[[], Any], world: World, humble: bool = False) -> tuple[int, str]:
     """Do the work in a child at the desk; its exit code and what it said to the error file."""
 
     def careful() -> int:
         signal.alarm(SECONDS)
-        if read_only and os.geteuid() == 0:
+        if humble and os.geteuid() == 0:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
         try:
@@ -212,7 +212,7 @@ def forked(work: Callable[[], Any], world: World, read_only: bool = False) -> tu
     return faults.forked(careful, world.desk, said)
 
 
-def give_away(world: World, word: str) -> None:
+def give_away(world: World) -> None:
     """Let another user have the world, except what is read-only."""
     if os.geteuid() != 0:
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ from dcfsc.report.thumbnails import (
     LARGEST_SIDE,
     SHEET_COLUMNS,
     affordable,
+    file_thumbnails,
     heat_map,
+    in_colour_on_disk,
     sprite_sheet,
     thumbnail_shape,
 )
@@ -116,3 +120,16 @@ def test_heat_map_is_one_colour_of_many_opacities() -> None:
     pixels = np.asarray(decoded(heat_map(values, (10, 20, 30))).convert("RGBA"))
     assert pixels[..., 3].tolist() == [[0, 128], [255, 255]]
     assert (pixels[..., :3] == [10, 20, 30]).all()
+
+
+def test_files_that_fit_does_not_read_are_grey_and_never_waited_for(tmp_path: Path) -> None:
+    red = Image.new("RGB", (8, 8), (200, 0, 0))
+    names = [str(tmp_path / name) for name in ("a.png", "other.png", "pipe.png", "link.png")]
+    red.save(names[0])
+    red.save(names[1], "PCX")  # which Pillow reads
+    os.mkfifo(names[2])
+    os.symlink(os.devnull, names[3])
+    squares = file_thumbnails(names, 8)
+    assert (squares[0] == (200, 0, 0)).all()
+    assert (squares[1:] == 128).all()
+    assert not in_colour_on_disk(np.zeros((3, 8, 8), np.uint8), names[1:])

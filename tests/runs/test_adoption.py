@@ -63,6 +63,14 @@ def test_all_files_that_fit_are_ours(old: Path) -> None:
     assert (old / LIST).read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("text", "ours"), [('{"dcfsc_edits": 1}', True), ("[]", False), ("", False)]
+)
+def test_edits_are_ours_by_their_format(old: Path, text: str, ours: bool) -> None:
+    (old / "edits.json").write_text(text)
+    assert adopted(old) == (FILES | {"edits.json"} if ours else FILES)
+
+
 @pytest.mark.parametrize("name", ["details.npz", "labels.csv", "model.safetensors"])
 def test_a_file_of_another_run_is_not(old: Path, made: Path, name: str) -> None:
     shutil.copy(made / "k4" / name, old / name)

@@ -307,6 +307,13 @@ def test_files_of_another_run_are_refused(run: Run, other: Path, name: str) -> N
         use(run.folder)
 
 
+def test_features_and_files_that_the_record_does_not_name_are_refused(run: Run) -> None:
+    (run.folder / "features.safetensors").write_bytes(b"another's")
+    with pytest.raises(InputError, match=r"features\.safetensors is not the one that"):
+        run.file("features.safetensors")
+    assert run.file("labels.csv") == run.folder / "labels.csv"
+
+
 def test_labels_that_were_changed_by_hand_are_refused(run: Run) -> None:
     text = (run.folder / "labels.csv").read_text()
     (run.folder / "labels.csv").write_text(text.replace(",1,", ",0,", 1))

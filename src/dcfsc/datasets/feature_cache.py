@@ -54,11 +54,8 @@ class FeatureCache:
                 whole = (opened.metadata() or {})["sha256"] == _checksum(digests, features)
             if whole and len(digests) == len(features) and features.dtype == np.float32:
                 return digests, features
-        warnings.warn(
-            f"{file} is not a cache as it was written; its features are computed again.",
-            UserWarning,
-            stacklevel=2,
-        )
+        told = f"{file} is not a cache as it was written; its features are computed again."
+        warnings.warn(told, UserWarning, stacklevel=2)
         return np.empty((0, 32), np.uint8), np.empty((0, 0), np.float32)
 
     def get(self, digests: Sequence[bytes]) -> dict[int, np.ndarray]:

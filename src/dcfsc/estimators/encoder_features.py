@@ -116,7 +116,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
                 known = {} if cache is None else cache.get(digests)
                 for place, features in known.items():
                     if features.shape != out.shape[1:]:
-                        raise InputError(f"{cache.folder} has no features of this encoder.")
+                        raise InputError(f"the cache {self.cache} has no features of this encoder.")
                     out[start + place] = features
                 bar.update(len(known))
                 missing = [i for i in range(stop - start) if i not in known]

@@ -238,7 +238,7 @@ def decode_parameters(cls: type, saved: Mapping[str, Any]) -> dict[str, Any]:
             continue
         found[name] = decode_parameter(value)
         if name not in kinds or not fits(found[name], kinds[name]):
-            raise InputError(f"its parameter {name[:40]!r} cannot be {str(value)[:40]!r}.")
+            raise InputError(f"its parameter {repr(name)[:40]} cannot be {repr(value)[:40]}.")
     return found
 
 

@@ -106,7 +106,8 @@ def reproduce(
     experiment = catalogue.get(name)
     planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)
-    check_place(store.folder)
+    for place in (store.out, store.folder):
+        check_place(place)
     missing = [cell for cell in planned if force or store.load(cell) is None]
     summary = Summary(name, len(planned), done_before=len(planned) - len(missing))
     if dry_run:

@@ -6,9 +6,8 @@ So no Python of the folder runs, nothing is unpickled, and nothing that a file n
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.files import read_json as read_json_file
 
 CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
-LONGEST_JSON = 1 << 24
 # What a config says about code, sources and classes; features need none of it.
 UNUSED = {"auto_map", "_name_or_path", "name_or_path", "architectures", "transformers_version"} | {
     *("id2label", "label2id", "num_labels", "pretrained_cfg", "custom_pipelines", "license"),
@@ -41,24 +40,21 @@ def own_file(folder: Path, name: str) -> Path | None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
+    """The object in a JSON file, without what is not used."""
     try:
-        if file.stat().st_size > LONGEST_JSON:
-            raise ValueError("it is too long")
-        value = json.loads(file.read_bytes())
-        if not isinstance(value, dict):
-            raise ValueError("it holds no object")
+        value = read_json_file(file)
+        if isinstance(value, dict):
+            return _used(value)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {file}: {str(error).splitlines()[0][:200]}") from None
-    return value
+    raise InputError(f"{file} holds no object.")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of the folder, by name."""
     names = sorted(path.name for path in folder.iterdir() if WEIGHTS.fullmatch(path.name))
-    files = [own_file(folder, name) for name in names[:1] if name == "model.safetensors"] or [
-        own_file(folder, name) for name in names
-    ]
+    whole = [name for name in names if name == "model.safetensors"]
+    files = [own_file(folder, name) for name in whole or names]
     if not files or None in files:
         raise InputError(
             f"{folder} has no model.safetensors of its own; weights in another format, such as "
@@ -74,7 +70,7 @@ def network_in(folder: Path) -> Any:
     file = own_file(folder, CONFIG)
     if file is None:
         raise InputError(f"{folder} has no {CONFIG} of its own.")
-    values, weights = _used(read_json(file)), read_weights(folder)
+    values, weights = read_json(file), read_weights(folder)
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise InputError(
@@ -100,12 +96,9 @@ def network_in(folder: Path) -> Any:
     )
 
 
-def _used(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _used(value) if isinstance(value, dict) else value
-        for name, value in values.items()
-        if name not in UNUSED
-    }
+def _used(values: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in values.items() if name not in UNUSED}
+    return {name: _used(v) if isinstance(v, dict) else v for name, v in kept.items()}
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

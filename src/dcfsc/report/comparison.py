@@ -63,7 +63,7 @@ def write_comparison(
 ) -> None:
     """Write the page; pictures are of the first run's ``details``, with ``links`` to its files."""
     page = render_comparison(comparison, details, links)
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def render_comparison(

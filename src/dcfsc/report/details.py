@@ -6,6 +6,7 @@ import os
 import zipfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
 # Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit
 # and k present ones, C classes; where the values are indices, the last side says of how many.
-FIELDS = {
+FIELDS: dict[str, tuple[Any, ...]] = {
     "coupling": ("f", "KK"),
     "best_class": ("i", "k", -1, "C"),
     "class_names": ("U", "C"),

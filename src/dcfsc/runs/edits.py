@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
+from dcfsc.files import read_json
 from dcfsc.journal import held
 from dcfsc.ownership import Output
 from dcfsc.report import Details
@@ -158,9 +159,7 @@ def read_edits(run: Run) -> Edits:
         return Edits(K)
     where = "as a whole"
     try:
-        if path.stat().st_size > LONGEST_FILE:
-            raise ValueError("too long")
-        content = json.loads(path.read_bytes())
+        content = read_json(path, LONGEST_FILE)
         where = "in dcfsc_edits"
         if type(written := content["dcfsc_edits"]) is not int or written < 1:
             raise ValueError("no format")
@@ -176,7 +175,7 @@ def read_edits(run: Run) -> Edits:
         return Edits(K, tuple(map(tuple, content["commands"])))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, LookupError, TypeError, RecursionError) as error:  # JSON may say anything
+    except (ValueError, LookupError, TypeError) as error:  # JSON may say anything
         if isinstance(error, InputError) and where == "in dcfsc_edits":
             raise
         raise InputError(

@@ -175,7 +175,7 @@ def write_folders(
 
     Of an earlier export what somebody changed, added or took out stays as it is.
     """
-    target = target.resolve()
+    target = Path(os.path.realpath(target))
     files = {i: file for i, file in enumerate(samples.files or ()) if file is not None}
     check_place(target, inputs=[*inputs, *{Path(f).parent for f in files.values()}], own=own)
     with write_errors(target):

@@ -10,7 +10,6 @@ Nothing here needs PyTorch or scikit-learn: what only reads a run starts at once
 from __future__ import annotations
 
 import csv
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import numpy as np
 
 from dcfsc._version import __version__
 from dcfsc.errors import InputError
+from dcfsc.files import read_json
 from dcfsc.journal import LIST, RECORD, digest, settle
 
 from .life import CHECKPOINT, DETAILS, LABELS, READ, files_named, is_checkpoint
@@ -35,47 +35,25 @@ ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is 
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
 # The types in a record, by section; float is any number, and None may stand for each.
-FIELDS: dict[str, dict[str, type]] = {
+FIELDS: dict[str, dict[type, str]] = {
     "": {
-        "method": str,
-        "command": str,
-        "started": str,
-        "parameters": dict,
-        "data": dict,
-        "n_clusters": int,
-        "model": str,
-        "features": dict,
-        "scores": dict,
-        "machine": dict,
-        "versions": dict,
-        "suggestion": dict,
-        "verdict": dict,
-        "timings": dict,
-        "history": list,
-        "representation_": str,
-        "stability_": dict,
-        "confidence": float,
-        "lam_": float,
-        "effective_dof_": float,
-        "cluster_sizes": list,
-        "files": dict,
+        str: "method command started model representation_",
+        dict: "parameters data features scores machine versions suggestion verdict timings "
+        "stability_ files",
+        list: "history cluster_sizes",
+        int: "n_clusters",
+        float: "confidence lam_ effective_dof_",
     },
     "data": {
-        "name": str,
-        "n": int,
-        "shape": list,
-        "dtype": str,
-        "fingerprint": str,
-        "notes": str,
-        "classes": int,
-        "labels": str,
-        "directory": str,
-        "reading": dict,
-        "photographs": bool,
+        str: "name dtype fingerprint labels notes directory",
+        int: "n classes",
+        list: "shape",
+        dict: "reading",
+        bool: "photographs",
     },
-    "features": {"name": str, "parameters": dict, "file": str, "encoder": str},
-    "verdict": {"words": str},
-    **{section: {"": float} for section in ("scores", "timings", "stability_")},
+    "features": {str: "name file encoder", dict: "parameters"},
+    "verdict": {str: "words"},
+    **{section: {float: "*"} for section in ("scores", "timings", "stability_")},
 }
 
 
@@ -97,8 +75,8 @@ class Run:
         files, path = self.record.get("files"), self.folder / name
         if files is not None and digest(path) != files.get(name):
             raise InputError(
-                f"{path} is not the one that {RECORD} describes: it was changed, or is of another "
-                f"run; put the run's own back, or {AGAIN}."
+                f"{path} is not the one that {RECORD} describes: it is damaged, changed or of "
+                f"another run; put the run's own back, or {AGAIN}."
             )
         return path
 
@@ -179,12 +157,13 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         written = int(record["dcfsc_run"])
-        complete = {"method", "parameters", "model"} <= record.keys() and "n" in record["data"]
+        needed = {"method", "parameters", "model", "n_clusters"}
+        complete = needed <= record.keys() and "n" in record["data"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path} is damaged or not written by dcfsc; {AGAIN}.") from None
     if written < FORMAT:
         raise InputError(
@@ -216,8 +195,9 @@ def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
     for section, kinds in FIELDS.items():
         values = record.get(section) if section else record
         for name, value in values.items() if isinstance(values, dict) else ():
-            if (kind := kinds.get(name, kinds.get(""))) is not None and value is not None:
-                yield name, value, kind
+            for kind, names in kinds.items():
+                if value is not None and (names == "*" or name in names.split()):
+                    yield name, value, kind
 
 
 def _is(value: Any, kind: type) -> bool:

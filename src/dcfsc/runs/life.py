@@ -22,7 +22,6 @@ Nothing here needs the numerical libraries: what only reads a run starts at once
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -34,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc.errors import InputError
-from dcfsc.files import header_of, is_part, write_errors
+from dcfsc.files import header_of, is_part, read_json, write_errors
 from dcfsc.journal import LIST, RECORD, RUN, Filled, kind_of, settle
 
 LABELS, MODEL = "labels.csv", "model.safetensors"
@@ -87,8 +86,8 @@ def method_in(folder: Path) -> str | None:
     if state in (State.TRAINING, State.REPLACING):
         return CHECKPOINT_METHOD
     if state is State.WHOLE:
-        with suppress(OSError, ValueError, RecursionError):
-            method = json.loads((folder / RECORD).read_bytes()).get("method")
+        with suppress(OSError, ValueError, AttributeError):
+            method = read_json(folder / RECORD).get("method")
             return method if isinstance(method, str) else None
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -14,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.files import WriteError, header_of
+from dcfsc.files import WriteError, header_of, read_json
 from dcfsc.journal import LIST, MOVING_SECONDS, RECORD, RUN, Filled, digest, held, is_record
 from dcfsc.ownership import Output
 
-from .life import DETAILS, FEATURES, LABELS, MODEL, READ, REPORT
+from .life import DETAILS, EDITS, FEATURES, LABELS, MODEL, READ, REPORT
 
 PAGE = b"dcfsc report"  # stands on every page
 
@@ -58,7 +57,7 @@ def adopt_held(run: Path) -> None:
     """The same, by who holds the folder."""
     if is_listed(run):
         return
-    record = json.loads((run / RECORD).read_bytes())
+    record = read_json(run / RECORD)
     there = [name for name in _FITS if os.path.isfile(run / name)]
     fitting = [n for n in there if not os.path.islink(run / n) and _FITS[n](run, record)]
     listed = Filled(RUN, {})
@@ -95,7 +94,15 @@ def _model_fits(run: Path, record: dict[str, Any]) -> bool:
     return bool(record.get("model")) and found == record.get("n_clusters")
 
 
+def _edits_fit(run: Path, record: dict[str, Any]) -> bool:
+    try:
+        return "dcfsc_edits" in read_json(run / EDITS)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 _FITS = {
+    EDITS: _edits_fit,
     LABELS: _labels_fit,
     MODEL: _model_fits,
     FEATURES: lambda run, record: (
