@@ -104,8 +104,9 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
         coefficients say.
         """
+        groups = groups_of_equal_samples(X, n_clusters)
         if distributed.active():
-            sharded.cluster(self, operator, n_clusters, random_state)
+            sharded.cluster(self, operator, n_clusters, random_state, groups)
             return
         self.coefficients_ = operator
         self.__dict__.pop("share_", None)
@@ -119,11 +120,11 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             random_state=random_state,
             device=spectral.place_for(matrix, operator.device),
             assign_device=spectral.place_for_rows(operator.device),
+            labels=groups,
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self._set_embedding(result.embedding)
-        groups = groups_of_equal_samples(X, n_clusters)
-        self.labels_ = result.labels if groups is None else groups
+        self.labels_ = result.labels
         self._set_memberships(
             spectral.memberships(
                 result.embedding, result.labels, n_clusters, self.affinity_matrix_, self.assign

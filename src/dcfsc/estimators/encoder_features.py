@@ -155,7 +155,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            return X.read_as(replace(reading(self._checked()), gray=X.reading.gray))
+            wanted = replace(reading(self._checked()), gray=X.reading.gray)
+            return X.read_as(replace(wanted, levels=X.reading.levels))
         if _are_paths(X):
             sources = [ImageSource.file(Path(path)) for path in X]
             return StreamedImages("X", sources, reading(self._checked()))

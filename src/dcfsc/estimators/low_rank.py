@@ -243,6 +243,9 @@ residual_
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        if self.eta3 == 0:
+            entries = n * min(n, 200) * (dtype.itemsize + 8)  # of A
+            return 8 * (n * d + 4 * min(n, d) ** 2) + entries
         return self_expression.elastic_net_self_expression_memory(n, d, dtype)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -35,8 +35,8 @@ PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
 NO_PLACE = (None, "auto", *WEIGHTS, *(name.replace("_", "-") for name in WEIGHTS))
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
-    kind.__name__: kind
-    for kind in (affinities.LowRank, affinities.RowSpace, affinities.Symmetric, affinities.TopK)
+    name: getattr(affinities, name)
+    for name in ("DoublyStochastic", "LowRank", "NearestCodes", "RowSpace", "Symmetric", "TopK")
 }
 
 
@@ -66,6 +66,8 @@ class Persistent:
         tensors, values = self._state()
         if hasattr(self, "n_clusters_"):
             values = {**values, "n_clusters": int(self.n_clusters_)}
+        if hasattr(self, "feature_names_in_"):
+            values = {**values, "feature_names": list(self.feature_names_in_)}
         params = {
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
@@ -102,6 +104,8 @@ class Persistent:
             check_labels(model, tensors)
             check_network(header["values"], tensors)
             model._restore(tensors, header["values"])
+            if "feature_names" in header["values"]:
+                name_features(model, header["values"]["feature_names"])
         except InputError as error:
             raise InputError(f"{path} cannot be used: {error}") from None
         except torch.OutOfMemoryError:
@@ -153,6 +157,13 @@ def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
     reason = str(error).strip().splitlines()
     told = reason[0][:200] if reason else type(error).__name__
     return InputError(f"{path} is damaged or not a dcfsc model ({told}).")
+
+
+def name_features(model: Any, names: Sequence[str]) -> None:
+    """Give a fitted model the names of the columns it was fitted on, as if X had had them."""
+    if (len(names),) != tuple(model.sample_shape_) or not all(isinstance(n, str) for n in names):
+        raise InputError("its feature names do not match its samples; fit and save it again.")
+    model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:

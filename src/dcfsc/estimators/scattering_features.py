@@ -23,6 +23,7 @@ from dcfsc.training.progress import counting_bar
 
 from .base import Estimator
 from .persistence import Persistent
+from .validation import as_numpy
 
 MOST_FILTERS = 1 << 25  # numbers in the filters of a model in a file
 
@@ -188,7 +189,7 @@ def images(X: Any, what: str = "scattering features") -> Any:
     """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
     X = unmasked(X)
     if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+        X = as_numpy(X)
     elif not all(hasattr(X, name) for name in ("shape", "dtype", "ndim")):
         try:
             X = np.asarray(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -14,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from dcfsc import distributed
 from dcfsc.datasets import Streamed, check_finite, unmasked
 from dcfsc.datasets.images import channels_first
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
@@ -36,7 +38,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
     else:
         X = unmasked(X)
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = as_numpy(X)
         if sp.issparse(X):
             X = _dense(estimator, X)
         if hasattr(X, "collect") and not hasattr(X, "__array__"):
@@ -59,7 +61,9 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             )
         except ValueError as error:
             # what is wrong stands in the first line; the rest recommends other estimators
-            raise InputError(str(error).strip().splitlines()[0]) from None
+            first, *rest = str(error).strip().splitlines()
+            names = rest if "feature names" in first else []
+            raise InputError(" ".join([first, *names])) from None
     if X.ndim > 4:
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."
@@ -73,6 +77,13 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def as_numpy(X: Tensor) -> np.ndarray:
+    """A tensor's numbers as an array, in single precision where NumPy lacks their type."""
+    X = X.detach().cpu().to_dense()
+    lacks = X.is_floating_point() and X.dtype.itemsize < 4 and X.dtype != torch.float16
+    return (X.float() if lacks else X).numpy()
 
 
 def _kinds(X: Any) -> Any:
@@ -122,26 +133,33 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
     """Groups (n,) of equal samples of X (n, ...), numbered by first appearance; None if over K.
 
     None is the answer for ordinary data, and it is known after K + 1 samples that differ. With
-    fewer groups than clusters a warning says how many.
+    fewer groups than clusters a warning says how many. Where samples are divided among processes,
+    the groups are those of all of them.
     """
     number: dict[bytes, int] = {}
     groups = np.empty(len(X), np.int64)
     rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    for start in range(0, len(X), rows):
-        for i, sample in enumerate(X[start : start + rows], start):
-            key = (sample + 0).tobytes()  # -0.0 is 0.0
-            groups[i] = number.setdefault(key, len(number))
-            if len(number) > n_clusters:
-                return None
-    if len(number) < n_clusters:
-        clusters = "1 cluster was" if len(number) == 1 else f"{len(number)} clusters were"
+    samples = (x for i in range(0, len(X), rows) for x in X[i : i + rows])
+    for i, sample in enumerate(samples):
+        key = hashlib.sha256((sample + 0).tobytes()).digest()  # -0.0 is 0.0
+        groups[i] = number.setdefault(key, len(number))
+        if len(number) > n_clusters:
+            break
+    keys = torch.frombuffer(bytearray(b"".join(number)), dtype=torch.uint8).view(-1, 32)
+    everyone = dict.fromkeys(key.tobytes() for key in distributed.gather_rows(keys).numpy())
+    if len(everyone) > n_clusters:
+        return None
+    if len(everyone) < n_clusters:
+        clusters = "1 cluster was" if len(everyone) == 1 else f"{len(everyone)} clusters were"
         warnings.warn(
-            f"{clusters} found where {n_clusters} were asked for: the {len(X)} samples have "
-            f"{len(number)} distinct values.",
+            f"{clusters} found where {n_clusters} were asked for: the "
+            f"{int(distributed.total_number(len(X)))} samples have {len(everyone)} distinct "
+            "values.",
             UserWarning,
             stacklevel=5,
         )
-    return groups
+    place = {key: group for group, key in enumerate(everyone)}
+    return np.array([place[key] for key in number], np.int64)[groups]
 
 
 def check_learning_rate(value: Any) -> None:

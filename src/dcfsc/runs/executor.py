@@ -21,6 +21,7 @@ import numpy as np
 from dcfsc import affinity as affinities
 from dcfsc import distributed
 from dcfsc.datasets import Dataset, Streamed, check_finite
+from dcfsc.datasets.digest import digest_of_labels
 from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.estimators.encoder_features import EncoderFeatures
@@ -131,6 +132,7 @@ class OneProcess:
             check_options(step)
             if not request.progress:
                 _set_known(step, verbose=False)
+        estimator._bound_labels = digest_of_labels(data.y)  # a checkpoint is of these
         return Job(request, estimator, transformer, suggestion)
 
     def _write(self, job: Job, started: Started | None) -> Run:
