@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from dcfsc.parameters import NONE, instance_of, real, table
+
 from .topk import TopK, count_components
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ class Joined(TopK):
 
     other: sp.csr_array | None = None
     weight: float = 0.02  # chosen with the labels of three image sets in view
+
+    _table = table(
+        other=NONE | instance_of(sp.csr_array, "a csr_array"), weight=real(0.0).needs("other")
+    )
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         if self.other is None:

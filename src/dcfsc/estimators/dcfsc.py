@@ -12,6 +12,18 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import (
+    CALLABLES,
+    FLAG,
+    LARGEST_RATE,
+    NONE,
+    PATH,
+    POSITIVE,
+    one_of,
+    real,
+    table,
+    whole,
+)
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
@@ -24,18 +36,20 @@ from dcfsc.training import (
     encode,
     train,
 )
+from dcfsc.training.precision import PRECISIONS
 
-from .base import SubspaceClusterer
+from .base import ASSIGNMENTS, SubspaceClusterer
 from .deep import LEARNING_RATE, identity
 from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import check_array, check_at_least, check_lam, local_generator
-from .views import ViewEstimator
+from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
+from .views import NUMBERS, TRAININGS, ViewEstimator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 STEPS = 100
+_BY_ITSELF = "_training", "reconstruction"
 
 
 @dataclass(eq=False, repr=False)
@@ -116,7 +130,9 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         Have PyTorch's compiler build the network's kernels before the first step, which takes some
         twenty seconds and pays for long trainings on a GPU. Two such runs may differ in
         rounding.
-    affinity, assign, n_neighbors, device, random_state
+    assign : str or None
+        How the embedding becomes labels; None is "kmeans", and "filtered" for views.
+    affinity, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
         A file to which training saves its state, and resumes from if it exists: to the same result,
@@ -165,7 +181,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     precision: str | None = None
     compile: bool = False
     affinity: Any = "topk"
-    assign: str = "kmeans"
+    assign: str | None = None
     n_neighbors: int = 10
     device: Any = "auto"
     random_state: Any = None
@@ -174,24 +190,44 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     verbose: bool | str = "auto"
     callbacks: Sequence[Callback] = ()
 
+    _table = table(
+        lam=LAM,
+        subspace_dim=SUBSPACE_DIM,
+        training=one_of(*TRAININGS) | NONE,
+        views=(one_of("auto") | NUMBERS).needs("_training", "views"),
+        losses=(NONE | NUMBERS).needs("_training", "views"),
+        partners=whole(0).needs("_training", "views"),
+        weights=(PATH | NONE).needs(*_BY_ITSELF),
+        pretrain_epochs=(whole(0) | NONE).needs(*_BY_ITSELF),
+        steps=whole(0) | NONE,
+        learning_rate=real(0.0, LARGEST_RATE) | NONE,
+        pretrain_batch_size=whole(1).needs(*_BY_ITSELF),
+        batch_size=whole(1) | NONE,
+        terms=CALLABLES.needs(*_BY_ITSELF),
+        tol=(POSITIVE | NONE).needs(*_BY_ITSELF),
+        patience=whole(1).needs(*_BY_ITSELF).needs("tol"),
+        precision=one_of(*PRECISIONS) | NONE,
+        compile=FLAG,
+        assign=one_of(*ASSIGNMENTS) | NONE,
+        n_neighbors=whole(1),
+        checkpoint=PATH | NONE,
+        checkpoint_every=real(0.0).needs("checkpoint"),
+    )
+
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
-        fixed = check_lam(self.lam)
-        if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 1)
+        fixed = fixed_lam(self.lam)
         random_state = common_random_state(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            check_at_least("checkpoint_every", self.checkpoint_every, 0.0)
             checkpoint = Checkpoint(self.checkpoint, identity(self, X), self.checkpoint_every)
         self._forget_views()
         if self._training() == "views":
             self._fit_views(X, n_clusters, random_state, checkpoint)
         else:
-            self._refuse_view_options()
             self._fit_reconstruction(X, n_clusters, fixed, random_state, checkpoint)
         return self
 

@@ -18,6 +18,18 @@ from torch import Tensor
 
 from dcfsc import distributed, networks
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import (
+    CALLABLES,
+    LARGEST_RATE,
+    NONE,
+    PATH,
+    SEED,
+    VERBOSE,
+    Kind,
+    real,
+    table,
+    whole,
+)
 from dcfsc.training import (
     Callback,
     Checkpoint,
@@ -29,13 +41,14 @@ from dcfsc.training import (
 )
 from dcfsc.training.progress import progress_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
 from .persistence import Persistent
-from .validation import check_array, check_at_least, check_learning_rate, local_generator
+from .validation import check_array, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
+NETWORK = Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 WITNESSES = 256  # samples that a checkpoint remembers the data by
 
 
@@ -54,6 +67,18 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     verbose: bool | str
     callbacks: Sequence[Callback]
 
+    _table = table(
+        network=NETWORK,
+        weights=PATH | NONE,
+        pretrain_epochs=whole(0) | NONE,
+        learning_rate=real(0.0, LARGEST_RATE),
+        pretrain_batch_size=whole(1),
+        device=DEVICE,
+        random_state=SEED,
+        verbose=VERBOSE,
+        callbacks=CALLABLES,
+    )
+
     network_: Any
     input_scale_: float
     history_: History
@@ -67,10 +92,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
-        check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
         rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
-        check_learning_rate(rate)
-        check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
         self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
@@ -78,7 +100,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         epochs = self.pretrain_epochs
         if epochs is None:
             epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
-        check_at_least("pretrain_epochs", epochs, 0)
         with progress_bar(self.verbose, epochs, steps) as bar:
             self.history_ = History(callbacks=(*self.callbacks, bar))
             if epochs:

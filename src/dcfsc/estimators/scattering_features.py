@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import FLAG, NONE, VERBOSE, table, whole
 from dcfsc.training.progress import counting_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .persistence import Persistent
 
 
@@ -89,12 +89,20 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _table = table(
+        J=whole(1, 12),
+        L=whole(1, 64),
+        n_components=whole(1) | NONE,
+        center=FLAG,
+        scale_paths=FLAG,
+        unit_rows=FLAG,
+        batch_size=whole(1),
+        device=DEVICE,
+        verbose=VERBOSE,
+    )
+
     def fit(self, X: Any, y: Any = None) -> ScatteringFeatures:
         """Find the principal components for images X (n, h, w) or (n, c, h, w)."""
-        for name in ("J", "L", "batch_size"):
-            check_whole(name, getattr(self, name))
-        if self.n_components is not None:
-            check_whole("n_components", self.n_components)
         X = images(X)
         if len(X) < 2:
             raise InputError("principal components need at least 2 samples; there is 1.")
@@ -190,8 +198,3 @@ def images(X: Any, what: str = "scattering features") -> Any:
     if X.dtype.kind not in "biuf":
         raise InputError(f"X holds values of type {X.dtype}, not real numbers.")
     return X
-
-
-def check_whole(name: str, value: Any) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
-        raise InputError(f"{name} must be a whole number of at least 1; got {value!r}.")

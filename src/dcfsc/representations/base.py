@@ -25,7 +25,8 @@ class Setting:
 
     ``sample_shape`` is that of a sample before it was flattened; ``lam`` and ``subspace_dim`` are
     None where they were not given; ``unit_length`` says whether rows were scaled to it;
-    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search.
+    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search; ``signs``
+    which neighbours it keeps.
     """
 
     sample_shape: tuple[int, ...]
@@ -35,11 +36,13 @@ class Setting:
     form: str = "auto"
     unit_length: bool = True
     sparse_exact: bool = True
+    signs: str = "auto"
 
     @property
     def ridge_given(self) -> bool:
         """Whether the user asked for a certain ridge, on the samples as they are."""
-        return self.lam is not None or self.subspace_dim is not None or not self.unit_length
+        given = self.lam is not None or self.subspace_dim is not None or self.form != "auto"
+        return given or not self.unit_length
 
 
 class Part:
@@ -210,7 +213,7 @@ def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:
     if setting.ridge_given:
         return (
             f"representation={name!r} has no ridge and takes rows of unit length; leave lam, "
-            "subspace_dim and normalize at their defaults, or take representation='given'"
+            "subspace_dim, form and normalize at their defaults, or take representation='given'"
         )
     return None
 

@@ -1,0 +1,157 @@
+"""One table of parameters a class: what each may be, and which other one makes it meaningless.
+
+A class says it in ``_table``, beside the tables of the classes that it comes from. :func:`check`
+reads it before anything is computed; the command line and the tests read it too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from dcfsc.errors import InputError, unknown_name
+
+MOST, HUGE, TINY = 10**18, 1e30, 1e-30  # of counts; of weights, whose squares float64 holds
+LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which values a parameter takes, ``told`` in words, and what must hold for it to matter.
+
+    ``test`` may raise an :class:`InputError` that says more.
+    """
+
+    test: Callable[[Any], bool]
+    told: str
+    names: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    def __or__(self, other: Kind) -> Kind:
+        return Kind(
+            lambda value: self.test(value) or other.test(value),
+            f"{self.told}, or {other.told}",
+            self.names + other.names,
+            self.conditions + other.conditions,
+        )
+
+    def needs(self, other: str, *values: Any) -> Kind:
+        """It matters only where ``other`` has one of the values; without values, any but None.
+
+        ``other`` is a parameter, or a method's name with an underscore in front.
+        """
+        return replace(self, conditions=(*self.conditions, (other, values)))
+
+    def check(self, name: str, value: Any) -> None:
+        if self.test(value):
+            return
+        if isinstance(value, str) and len(self.names) > 1:
+            raise unknown_name(name, value[:40], self.names)
+        raise InputError(f"{name}={reprlib.repr(value)} is not allowed: {self.told}.")
+
+
+def table(**kinds: Kind) -> Mapping[str, Kind]:
+    return kinds
+
+
+def whole(least: int, most: int = MOST) -> Kind:
+    """Integers, of NumPy too; True is none."""
+    told = f"an integer of at least {least} and at most {most:g}"
+    return Kind(lambda v: _is(v, Integral) and least <= v <= most, told)
+
+
+def real(least: float, most: float = HUGE) -> Kind:
+    told = f"a number of at least {least:g} and at most {most:g}"
+    return Kind(lambda v: _is(v, Real) and least <= v <= most, told)
+
+
+def one_of(*names: str) -> Kind:
+    told = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
+    return Kind(lambda v: isinstance(v, str) and v in names, told, names)
+
+
+def instance_of(types: Any, told: str) -> Kind:
+    return Kind(lambda v: isinstance(v, types), told)
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+NONE = instance_of(type(None), "None")
+FLAG = instance_of((bool, np.bool_), "True or False")
+POSITIVE = real(TINY)
+SHARE = real(TINY, 1.0)
+INFINITE = Kind(lambda v: _is(v, Real) and v == float("inf"), "infinity")
+PATH = Kind(lambda v: isinstance(v, str | os.PathLike) and bool(os.fspath(v)), "a name or path")
+CALLABLE = Kind(lambda v: callable(v) and not isinstance(v, type), "a callable object")
+CALLABLES = Kind(
+    lambda v: _is(v, Sequence) and not isinstance(v, str) and all(map(CALLABLE.test, v)),
+    "a sequence of callables",
+)
+VERBOSE = FLAG | one_of("auto")
+SEED = (
+    whole(0, 2**32 - 1)
+    | NONE
+    | Kind(lambda v: v is np.random or isinstance(v, np.random.RandomState), "a RandomState")
+)
+
+
+def table_of(cls: type) -> dict[str, Kind]:
+    """The table of a class, those of its bases included."""
+    kinds: dict[str, Kind] = {}
+    for base in reversed(cls.__mro__):
+        kinds |= vars(base).get("_table", {})
+    return kinds
+
+
+def check_values(owner: Any) -> None:
+    """Refuse a value that its parameter does not take."""
+    parameters = inspect.signature(type(owner)).parameters
+    for name, kind in table_of(type(owner)).items():
+        if name in parameters:
+            kind.check(name, getattr(owner, name))
+
+
+def check(owner: Any) -> None:
+    """Refuse a value that its parameter does not take, or that would have no effect."""
+    check_values(owner)
+    _check_effects(type(owner), table_of(type(owner)), lambda name: getattr(owner, name))
+
+
+def check_call(function: Any, kinds: Mapping[str, Kind], given: Mapping[str, Any]) -> None:
+    """The same for a function's arguments."""
+    for name, kind in kinds.items():
+        kind.check(name, given[name])
+    _check_effects(function, kinds, given.__getitem__)
+
+
+def _check_effects(made: Any, kinds: Mapping[str, Kind], get: Callable[[str], Any]) -> None:
+    for name, parameter in inspect.signature(made).parameters.items():
+        for other, values in kinds[name].conditions if name in kinds else ():
+            if not differs(get(name), parameter.default):
+                break
+            there = get(other)() if other.startswith("_") else get(other)
+            if there not in values if values else there is None:
+                raise InputError(
+                    f"{name}={reprlib.repr(get(name))} has no effect with "
+                    f"{other.lstrip('_')}={there!r}; leave it out."
+                )
+
+
+def differs(value: Any, default: Any) -> bool:
+    return value is not default and (type(value) is not type(default) or bool(value != default))
+
+
+class Checked:
+    """A dataclass that is checked when it is made."""
+
+    def __post_init__(self) -> None:
+        check(self)
