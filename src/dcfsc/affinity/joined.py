@@ -36,10 +36,11 @@ class Joined(TopK):
         if self.other is None:
             return super().__call__(operator, n_clusters)
         other = self.weight * by_degrees(self.other)
-        own = replace(self, other=None, grow=False)(operator, n_clusters)
+        alone = TopK(**{name: getattr(self, name) for name in vars(TopK())})
+        own = replace(alone, grow=False)(operator, n_clusters)
         joined = sp.csr_array(by_degrees(own) + other)
         if self.grow and count_components(joined) > n_clusters:
-            own = replace(self, other=None)(operator, n_clusters)
+            own = alone(operator, n_clusters)
             joined = sp.csr_array(by_degrees(own) + other)
         return joined
 

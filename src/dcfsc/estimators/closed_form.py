@@ -14,8 +14,9 @@ from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import FLAG, one_of, table, whole
-from dcfsc.representations import choose, create, names, restore
+from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
+from dcfsc.representations.choice import NAME
 from dcfsc.representations.estimate import announce_long_work
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
@@ -142,7 +143,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         lam=LAM,
         subspace_dim=SUBSPACE_DIM,
         normalize=FLAG,
-        representation=one_of(*names()),
+        representation=NAME,
         working_size=WORKING_SIZE,
         form=one_of(*get_args(Form)),
         n_neighbors=whole(1),

@@ -32,8 +32,9 @@ from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.metrics.cluster_counts import evenness, separation, slopes, unevenness
 from dcfsc.neighbours import unit_rows
 from dcfsc.parameters import CALLABLE, FLAG, NONE, SEED, check_call, one_of, table, whole
-from dcfsc.representations import Part, Representation, choose, create, names
+from dcfsc.representations import Part, Representation, choose, create
 from dcfsc.representations.base import Setting
+from dcfsc.representations.choice import NAME
 from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
 from dcfsc.self_expression import Operator
 from dcfsc.spectral.assignment import assign
@@ -61,7 +62,7 @@ TABLE = table(
     lam=LAM.needs(*_CLOSED),
     subspace_dim=SUBSPACE_DIM,
     normalize=FLAG.needs(*_CLOSED),
-    representation=one_of(*names()).needs(*_CLOSED),
+    representation=NAME.needs(*_CLOSED),
     working_size=WORKING_SIZE.needs(*_CLOSED),
     affinity=one_of(*affinities.names()) | CALLABLE,
     max_samples=whole(4),
