@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dcfsc.errors import InputError, plain_number
+from dcfsc.parameters import SEED
 
 if TYPE_CHECKING:
     from dcfsc.datasets import Dataset
@@ -76,6 +77,7 @@ def load_samples(
     from dcfsc.datasets import load
     from dcfsc.stages import stage
 
+    SEED.check("seed", seed)
     height_width = None
     if size is not None:
         match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", size.strip())

@@ -23,7 +23,7 @@ from dcfsc.datasets import Dataset, Streamed, check_finite
 from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
 from dcfsc.estimators.encoder_features import EncoderFeatures
-from dcfsc.estimators.number_of_clusters import Suggestion
+from dcfsc.estimators.number_of_clusters import Suggestion, options_for
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.validation import check_n_clusters
@@ -118,17 +118,17 @@ class OneProcess:
         if request.features is not None:
             transformer, options = create_features(request.features, request.method, options)
         estimator = create(request.method, **options)
-        check_finite(data.X, data.name, self.share)
-        suggestion = None
-        if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
-            suggestion = suggest_for_run(data, request.given, request.features)
-            options["n_clusters"] = suggestion.k
-            estimator.set_params(n_clusters=suggestion.k)
-        check_n_clusters(options.get("n_clusters"), len(data), least=2)
         for step in filter(None, (estimator, transformer)):
             checkpoint.check(step)
             if not request.progress:
                 _set_known(step, verbose=False)
+        check_finite(data.X, data.name, self.share)
+        suggestion = None
+        if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
+            suggestion = suggest_for_run(data, options_for(estimator), transformer)
+            options["n_clusters"] = suggestion.k
+            estimator.set_params(n_clusters=suggestion.k)
+        check_n_clusters(options.get("n_clusters"), len(data), least=2)
         return Job(request, estimator, transformer, suggestion)
 
     def _write(self, job: Job, started: Started | None) -> Run:
