@@ -11,6 +11,7 @@ import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -112,41 +113,31 @@ def table_of(cls: type) -> dict[str, Kind]:
     return kinds
 
 
-def check_values(owner: Any) -> None:
-    """Refuse a value that its parameter does not take."""
-    parameters = inspect.signature(type(owner)).parameters
-    for name, kind in table_of(type(owner)).items():
-        if name in parameters:
-            kind.check(name, getattr(owner, name))
+def check(owner: Any, *, effects: bool = True) -> None:
+    """Refuse a value that its parameter does not take and, if asked to, one without an effect."""
+    check_call(type(owner), table_of(type(owner)), partial(getattr, owner), effects)
 
 
-def check(owner: Any) -> None:
-    """Refuse a value that its parameter does not take, or that would have no effect."""
-    check_values(owner)
-    _check_effects(type(owner), table_of(type(owner)), lambda name: getattr(owner, name))
-
-
-def check_call(function: Any, kinds: Mapping[str, Kind], given: Mapping[str, Any]) -> None:
-    """The same for a function's arguments."""
-    for name, kind in kinds.items():
-        kind.check(name, given[name])
-    _check_effects(function, kinds, given.__getitem__)
-
-
-def _check_effects(made: Any, kinds: Mapping[str, Kind], get: Callable[[str], Any]) -> None:
-    for name, parameter in inspect.signature(made).parameters.items():
-        for other, values in kinds[name].conditions if name in kinds else ():
-            if not differs(get(name), parameter.default):
-                break
+def check_call(
+    made: Any, kinds: Mapping[str, Kind], get: Callable[[str], Any], effects: bool = True
+) -> None:
+    """The same for what a class or function is called with."""
+    known = [p for p in inspect.signature(made).parameters.values() if p.name in kinds]
+    for parameter in known:
+        kinds[parameter.name].check(parameter.name, get(parameter.name))
+    for parameter in known if effects else ():
+        value = get(parameter.name)
+        for other, values in kinds[parameter.name].conditions if differs(value, parameter) else ():
             there = get(other)() if other.startswith("_") else get(other)
             if there not in values if values else there is None:
                 raise InputError(
-                    f"{name}={reprlib.repr(get(name))} has no effect with "
+                    f"{parameter.name}={reprlib.repr(value)} has no effect with "
                     f"{other.lstrip('_')}={there!r}; leave it out."
                 )
 
 
-def differs(value: Any, default: Any) -> bool:
+def differs(value: Any, parameter: inspect.Parameter) -> bool:
+    default = parameter.default
     return value is not default and (type(value) is not type(default) or bool(value != default))
 
 

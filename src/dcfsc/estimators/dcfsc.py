@@ -11,19 +11,8 @@ import torch
 from torch import Tensor
 
 from dcfsc import distributed
+from dcfsc import parameters as p
 from dcfsc.machine import resolve_device
-from dcfsc.parameters import (
-    CALLABLES,
-    FLAG,
-    LARGEST_RATE,
-    NONE,
-    PATH,
-    POSITIVE,
-    one_of,
-    real,
-    table,
-    whole,
-)
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
@@ -190,28 +179,28 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     verbose: bool | str = "auto"
     callbacks: Sequence[Callback] = ()
 
-    _table = table(
+    _table = p.table(
         lam=LAM,
         subspace_dim=SUBSPACE_DIM,
-        training=one_of(*TRAININGS) | NONE,
-        views=(one_of("auto") | NUMBERS).needs("_training", "views"),
-        losses=(NONE | NUMBERS).needs("_training", "views"),
-        partners=whole(0).needs("_training", "views"),
-        weights=(PATH | NONE).needs(*_BY_ITSELF),
-        pretrain_epochs=(whole(0) | NONE).needs(*_BY_ITSELF),
-        steps=whole(0) | NONE,
-        learning_rate=real(0.0, LARGEST_RATE) | NONE,
-        pretrain_batch_size=whole(1).needs(*_BY_ITSELF),
-        batch_size=whole(1) | NONE,
-        terms=CALLABLES.needs(*_BY_ITSELF),
-        tol=(POSITIVE | NONE).needs(*_BY_ITSELF),
-        patience=whole(1).needs(*_BY_ITSELF).needs("tol"),
-        precision=one_of(*PRECISIONS) | NONE,
-        compile=FLAG,
-        assign=one_of(*ASSIGNMENTS) | NONE,
-        n_neighbors=whole(1),
-        checkpoint=PATH | NONE,
-        checkpoint_every=real(0.0).needs("checkpoint"),
+        training=p.one_of(*TRAININGS) | p.NONE,
+        views=(p.one_of("auto") | NUMBERS).needs("_training", "views"),
+        losses=(p.NONE | NUMBERS).needs("_training", "views"),
+        partners=p.whole(0).needs("_training", "views"),
+        weights=(p.PATH | p.NONE).needs(*_BY_ITSELF),
+        pretrain_epochs=(p.whole(0) | p.NONE).needs(*_BY_ITSELF),
+        steps=p.whole(0) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE) | p.NONE,
+        pretrain_batch_size=p.whole(1).needs(*_BY_ITSELF),
+        batch_size=p.whole(1) | p.NONE,
+        terms=p.CALLABLES.needs(*_BY_ITSELF),
+        tol=(p.POSITIVE | p.NONE).needs(*_BY_ITSELF),
+        patience=p.whole(1).needs(*_BY_ITSELF).needs("tol"),
+        precision=p.one_of(*PRECISIONS) | p.NONE,
+        compile=p.FLAG,
+        assign=p.one_of(*ASSIGNMENTS) | p.NONE,
+        n_neighbors=p.whole(1),
+        checkpoint=p.PATH | p.NONE,
+        checkpoint_every=p.real(0.0).needs("checkpoint"),
     )
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:

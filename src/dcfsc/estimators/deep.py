@@ -17,19 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed, networks
+from dcfsc import parameters as p
 from dcfsc.machine import resolve_device
-from dcfsc.parameters import (
-    CALLABLES,
-    LARGEST_RATE,
-    NONE,
-    PATH,
-    SEED,
-    VERBOSE,
-    Kind,
-    real,
-    table,
-    whole,
-)
 from dcfsc.training import (
     Callback,
     Checkpoint,
@@ -48,7 +37,7 @@ from .validation import check_array, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
-NETWORK = Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
+NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 WITNESSES = 256  # samples that a checkpoint remembers the data by
 
 
@@ -67,16 +56,16 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     verbose: bool | str
     callbacks: Sequence[Callback]
 
-    _table = table(
+    _table = p.table(
         network=NETWORK,
-        weights=PATH | NONE,
-        pretrain_epochs=whole(0) | NONE,
-        learning_rate=real(0.0, LARGEST_RATE),
-        pretrain_batch_size=whole(1),
+        weights=p.PATH | p.NONE,
+        pretrain_epochs=p.whole(0) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE),
+        pretrain_batch_size=p.whole(1),
         device=DEVICE,
-        random_state=SEED,
-        verbose=VERBOSE,
-        callbacks=CALLABLES,
+        random_state=p.SEED,
+        verbose=p.VERBOSE,
+        callbacks=p.CALLABLES,
     )
 
     network_: Any

@@ -212,7 +212,7 @@ def suggest_k(
     >>> suggest_k(synthetic(240, 4, 3, 40, random_state=0).X, random_state=0).k
     4
     """
-    check_call(suggest_k, TABLE, locals())
+    check_call(suggest_k, TABLE, locals().__getitem__)
     if network and method != "dcfsc":
         raise InputError(f"the options {', '.join(network)} need method='dcfsc'.")
     rng = check_random_state(random_state)

@@ -23,7 +23,7 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import header_of
 from dcfsc.networks import from_dict
 from dcfsc.ownership import Output
-from dcfsc.parameters import check_values
+from dcfsc.parameters import check
 from dcfsc.training.checkpoint import fingerprint
 
 from .validation import check_n_clusters
@@ -93,7 +93,7 @@ class Persistent:
             if "labels" in tensors:
                 own: Any = model
                 own.n_clusters_ = header["values"].get("n_clusters", params["n_clusters"])
-            check_values(model)
+            check(model, effects=False)
             check_labels(model, tensors)
             check_network(header["values"], tensors)
             model._restore(tensors, header["values"])

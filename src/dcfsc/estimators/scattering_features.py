@@ -113,9 +113,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         else:
             self.input_scale_ = largest_magnitude_scale(self._chunks(X, "range"))
         self._model = self._build()
-        wanted = None if self.n_components is None else int(self.n_components)
         chunks = map(self._model.coefficients, self._chunks(X, "covariance"))
-        self._model.fit(chunks, len(X), wanted, bool(self.center))
+        self._model.fit(chunks, len(X), self.n_components, self.center)
         self._expose()
         return self
 
@@ -131,7 +130,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         out = np.empty((len(X), len(self.components_)), np.float32)
         start = 0
         for chunk in self._chunks(X, "projection"):
-            features = self._model.transform(chunk, bool(self.unit_rows))
+            features = self._model.transform(chunk, self.unit_rows)
             out[start : start + len(chunk)] = features.cpu().numpy()
             start += len(chunk)
         return out
@@ -139,10 +138,10 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     def _build(self) -> ScatteringComponents:
         return ScatteringComponents(
             self.sample_shape_,
-            int(self.J),
-            int(self.L),
+            self.J,
+            self.L,
             input_scale=self.input_scale_,
-            scale_paths=bool(self.scale_paths),
+            scale_paths=self.scale_paths,
             device=resolve_device(self.device),
         )
 
@@ -154,7 +153,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self._n_features_out = len(self.components_)
 
     def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
-        rows = int(self.batch_size)
+        rows = self.batch_size
         with counting_bar(self.verbose, len(X), what) as bar:
             for start in range(0, len(X), rows):
                 chunk = np.array(X[start : start + rows])

@@ -187,14 +187,12 @@ class ViewEstimator(NetworkEstimator):
 
     def _given(self, schedule: Schedule) -> Schedule:
         """The schedule with what the person has asked for."""
-        asked: dict[str, Any] = {}
-        if self.steps is not None:
-            asked["steps"] = int(self.steps)
-        if self.batch_size is not None:
-            whole(2).check("batch_size", self.batch_size)
-            asked["batch_size"] = int(self.batch_size)
-        if self.learning_rate is not None:
-            asked["learning_rate"] = float(self.learning_rate)
+        asked = {
+            name: value
+            for name in ("steps", "batch_size", "learning_rate")
+            if (value := getattr(self, name)) is not None
+        }
+        whole(2).check("batch_size", asked.get("batch_size", 2))
         return replace(schedule, **asked)
 
     def _cluster_features(
