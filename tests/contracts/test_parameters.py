@@ -1,0 +1,349 @@
+"""Every public parameter does what it says, or is refused in one line before anything is computed.
+
+The parameters are those of the signatures and tables: a new one without an entry in
+``parameter_cases`` fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from parameter_cases import (
+    AFFINITIES,
+    ESTIMATORS,
+    IMAGES,
+    MODULE_OF_ENCODERS,
+    OPERATOR,
+    SUGGESTION,
+    TABLE,
+    observed,
+    tiny_encoder,
+)
+from sklearn.base import clone
+
+from dcfsc import affinity as affinities
+from dcfsc import suggest_k
+from dcfsc.errors import InputError
+from dcfsc.estimators.number_of_clusters import TABLE as SUGGESTION_TABLE
+from dcfsc.estimators.registry import FEATURES, METHODS
+from dcfsc.parameters import table_of
+from dcfsc.representations import names as representations
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NONSENSE = [
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    2.7,
+    -0.5,
+    float("nan"),
+    float("inf"),
+    1e-320,
+    "",
+    "False",
+    b"x",
+    [],
+    {},
+    (1, 2, 3),
+    {"x": object()},
+    object(),
+    int,
+    np.ones(2),
+]
+CLASSES = {
+    **{name: cls for name, (cls, *_) in ESTIMATORS.items()},
+    **{name: cls for name, (cls, _) in AFFINITIES.items()},
+}
+
+
+@pytest.fixture(autouse=True)
+def a_small_encoder(monkeypatch):
+    monkeypatch.setattr(MODULE_OF_ENCODERS, tiny_encoder)
+
+
+@pytest.fixture
+def count(record_property):
+    """Add to the numbers of parameters tried and refused, which the summary prints."""
+    return lambda tried, refused: record_property("parameters", (tried, refused))
+
+
+def placed(options, folder):
+    """Options with FOLDER in their place."""
+    return {
+        k: v.replace("FOLDER", str(folder)) if isinstance(v, str) else v for k, v in options.items()
+    }
+
+
+def parameters(cls):
+    return set(inspect.signature(cls).parameters)
+
+
+# Every parameter is in a table, and has two values ---------------------------------------------
+
+
+def test_every_public_class_is_here():
+    assert {cls for cls, *_ in ESTIMATORS.values()} == {*METHODS.values(), *FEATURES.values()}
+    public = [vars(affinities)[name] for name in affinities.__all__]
+    made = {cls for cls in public if isinstance(cls, type) and hasattr(cls, "_table")}
+    assert {cls for cls, _ in AFFINITIES.values()} == made
+    assert {cls.__name__ for cls in public if isinstance(cls, type)} - {
+        c.__name__ for c in made
+    } == {"Affinity", "NearestDoublyStochastic"}
+
+
+@pytest.mark.parametrize("cls", dict.fromkeys(CLASSES.values()), ids=lambda cls: cls.__name__)
+def test_every_parameter_has_a_constraint_and_two_values(cls):
+    assert table_of(cls).keys() >= parameters(cls)
+    both = (*ESTIMATORS.values(), *AFFINITIES.values())
+    assert {name for found, *_, cases in both if found is cls for name in cases} == parameters(cls)
+
+
+def test_every_option_of_the_suggestion_has_a_constraint_and_two_values():
+    named = parameters(suggest_k) - {"X", "network"}
+    assert named == SUGGESTION.keys() == SUGGESTION_TABLE.keys()
+
+
+# Two values differ in what they do -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [(which, name) for which, case in ESTIMATORS.items() for name in case[3]]
+)
+def test_two_values_differ_or_are_refused(which, name, tmp_path, count):
+    cls, X, base, cases = ESTIMATORS[which]
+    *values, effect = cases[name][:3]
+    more = cases[name][3] if len(cases[name]) > 3 else {}
+    seen = []
+    for i, value in enumerate(values):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        options = placed({**base, **more, name: value}, folder)
+        if effect == "refused" and i == 1:
+            with pytest.raises(InputError) as raised:
+                cls(**options).fit(X)
+            assert "\n" not in str(raised.value)
+            count(2, 1)
+            return
+        seen.append(observed(cls(**options), X, folder))
+    assert seen[0][effect] != seen[1][effect]
+    count(2, 0)
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [(which, name) for which, case in AFFINITIES.items() for name in case[1]]
+)
+def test_two_values_make_another_graph(which, name, count):
+    cls, cases = AFFINITIES[which]
+    one, two, _, more, operator, *_ = (*cases[name], {}, OPERATOR)[: len(cases[name]) + 2]
+    if len(cases[name]) == 4:
+        operator = OPERATOR
+    elif len(cases[name]) == 5:
+        more, operator = cases[name][3:]
+    graphs = []
+    for value in (one, two):
+        A = cls(**{**more, name: value})(operator, 3)
+        A = A.toarray() if hasattr(A, "toarray") else A.numpy()
+        graphs.append((A.dtype, A.tolist()))
+    assert graphs[0] != graphs[1]
+    count(2, 0)
+
+
+@pytest.mark.parametrize("name", SUGGESTION)
+def test_two_options_make_another_suggestion(name, count):
+    options = {"max_k": 5, "device": "cpu", "random_state": 0}
+    if name != "method":
+        options["representation"] = "given"
+    one, two = SUGGESTION[name]
+    if name == "method":
+        two = {"method": two, "pretrain_epochs": 1}
+    first = suggest_k(TABLE, **{**options, name: one})
+    try:
+        second = suggest_k(TABLE, **{**options, **(two if name == "method" else {name: two})})
+    except InputError as error:
+        assert name in ("device", "working_size")
+        assert "\n" not in str(error)
+        count(2, 1)
+        return
+    assert repr(first.to_dict()) != repr(second.to_dict())
+    count(2, 0)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in representations() if n != "auto" and "shifts" not in n and n != "mirror"]
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lam": 5.0},
+        {"subspace_dim": 1.0},
+        {"normalize": False},
+        {"form": "samples"},
+        {"affinity": affinities.TopK(signs="positive")},
+        {"affinity": "symmetric"},
+        {"working_size": (6, 6)},
+    ],
+    ids=lambda options: "".join(options) or "plain",
+)
+def test_a_representation_reads_an_option_or_refuses_it(name, options, tmp_path, count):
+    """Beside the samples as they are, and beside the same representation without the option."""
+    X = IMAGES if name in ("scattering", "given") else TABLE
+    other = {"representation": name} if options else {"representation": "metric"}
+    if not options and name == "metric":
+        other = {"representation": "given"}
+    make = METHODS["closed-form"]
+    base = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
+    if "form" in options:
+        other["form"] = "features"
+    plain = observed(make(**base, **other), X, tmp_path) if not (
+        "form" in options and name != "given"
+    ) else {}
+    try:
+        seen = observed(make(**base, representation=name, **options), X, tmp_path)
+    except InputError as error:
+        assert options
+        assert "\n" not in str(error)
+        count(1, 1)
+        return
+    assert seen["output"] != plain["output"]
+    count(1, 0)
+
+
+# What another parameter makes meaningless is refused -------------------------------------------
+
+
+def conditions():
+    for which, (cls, *_, cases) in ESTIMATORS.items():
+        for name, kind in table_of(cls).items():
+            for other, values in kind.conditions:
+                if name in cases:
+                    yield pytest.param(which, name, other, values, id=f"{which}-{name}-{other}")
+
+
+@pytest.mark.parametrize(("which", "name", "other", "values"), conditions())
+def test_a_value_without_effect_is_refused_in_one_line(which, name, other, values, count):
+    cls, X, base, cases = ESTIMATORS[which]
+    default = inspect.signature(cls).parameters[name].default
+    value = next(v for v in cases[name][:2] if v is not default and v != default)
+    options = {k: v for k, v in base.items() if k != name}
+    if other == "_training":
+        for key, kind in table_of(cls).items():
+            if any(o == other and v == values for o, v in kind.conditions):
+                options.pop(key, None)
+        options["training"] = {"views": "reconstruction", "reconstruction": "views"}[values[0]]
+    else:
+        there = {"affinity": "topk", "outliers": False, "kernel": "linear", "lam": 1.0}
+        options[other] = there.get(other)
+    with pytest.raises(InputError, match=rf"^{name}=.* has no effect with .*; leave it out\.$"):
+        cls(**{**options, name: value}).fit(X)
+    count(1, 1)
+
+
+# Nonsense --------------------------------------------------------------------------------------
+
+
+@cache
+def small(which):
+    """Half of the samples of a case."""
+    return ESTIMATORS[which][1][::2].copy()
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [(which, name) for which, case in ESTIMATORS.items() for name in case[3]]
+)
+def test_nonsense_is_one_line_or_a_fit(which, name, tmp_path, count, monkeypatch):
+    """No value ends in an exception of others, hangs, or is taken for what it is not."""
+    monkeypatch.chdir(tmp_path)
+    cls, _, base, _ = ESTIMATORS[which]
+    refused = 0
+    for value in NONSENSE:
+        try:
+            model = cls(**{**base, name: value}).fit(small(which))
+        except InputError as error:
+            assert "\n" not in str(error)
+            assert len(str(error)) < 400
+            refused += 1
+        else:
+            assert table_of(cls)[name].test(value), value
+            assert isinstance(value, str) == (name in ("cache", "checkpoint", "name", "weights")) or value in (None, True, 0, 2.7, float("inf"), -1, -0.5) or value == () or value in ([], {}), value
+            if hasattr(model, "labels_"):
+                assert model.labels_.shape == (len(small(which)),)
+    assert refused >= 8
+    count(len(NONSENSE), refused)
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [(which, name) for which, case in AFFINITIES.items() for name in case[1]]
+)
+def test_nonsense_makes_no_affinity(which, name, count):
+    cls = AFFINITIES[which][0]
+    refused = 0
+    for value in NONSENSE:
+        try:
+            A = cls(**{name: value})(OPERATOR, 3)
+        except InputError as error:
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            A = A.toarray() if hasattr(A, "toarray") else A.numpy()
+            assert np.isfinite(A).all()
+            assert (A >= 0).all()
+    assert refused >= 8
+    count(len(NONSENSE), refused)
+
+
+@pytest.mark.parametrize("name", SUGGESTION)
+def test_nonsense_makes_no_suggestion(name, count):
+    refused = 0
+    for value in NONSENSE:
+        options = {"max_k": 3, "device": "cpu", "random_state": 0, "representation": "given"}
+        if not SUGGESTION_TABLE_TAKES(name, value):
+            with pytest.raises(InputError) as raised:
+                suggest_k(TABLE[:20], **{**options, name: value})
+            assert "\n" not in str(raised.value)
+            refused += 1
+    count(len(NONSENSE), refused)
+
+
+def SUGGESTION_TABLE_TAKES(name, value):
+    try:
+        return SUGGESTION_TABLE[name].test(value)
+    except InputError:
+        return False
+
+
+# Pairs -----------------------------------------------------------------------------------------
+
+PAIRS_EACH = 20
+
+
+@pytest.mark.parametrize("which", ESTIMATORS)
+def test_pairs_of_values_are_a_fit_or_one_line(which, tmp_path, count):
+    cls, _, base, cases = ESTIMATORS[which]
+    X = small(which)
+    draw = random.Random(which)
+    names = sorted(cases.keys() - {"device", "weights"})
+    tried = refused = 0
+    for i in range(PAIRS_EACH if len(names) > 1 else 0):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        chosen = {name: draw.choice(cases[name][:2]) for name in draw.sample(names, 2)}
+        tried += 1
+        try:
+            with warnings.catch_warnings():
+                model = clone(cls(**placed({**base, **chosen}, folder))).fit(X)
+        except InputError as error:
+            assert "\n" not in str(error)
+            refused += 1
+            continue
+        if hasattr(model, "labels_"):
+            assert set(model.labels_) <= set(range(model.n_clusters_))
+            assert np.isfinite(model.confidence_).all()
+    count(tried, refused)
