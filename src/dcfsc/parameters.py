@@ -19,7 +19,7 @@ import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
 
-MOST, HUGE, TINY = 10**18, 1e30, 1e-30  # of counts; of weights, whose squares float64 holds
+MOST, HUGE, TINY = 10**18, 1e18, 1e-30  # of counts; of weights: their squares fit float32
 LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
 
 

@@ -24,6 +24,8 @@ from dcfsc.training import SelfExpressionTerm
 TABLE = synthetic(60, 3, 2, 8, noise=0.3, random_state=0).X
 ELSEWHERE = synthetic(20, 3, 2, 8, noise=0.3, random_state=1).X
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8)).astype(np.uint8)
+SMALL_IMAGES = IMAGES[:16, :5, :5].copy()
+POSITIVE = np.random.default_rng(3).normal(size=(80, 15)) + 0.5
 MODULE_OF_ENCODERS = "dcfsc.estimators.encoder_features.open_encoder"
 
 
@@ -34,14 +36,18 @@ def tiny_encoder(name: Any, device: Any) -> TorchEncoder:
 
 
 class Largest(TorchFunctionMode):
-    """The number of values of the largest tensor that is made."""
+    """The number of values of the largest tensors that are made: of all, and by layers."""
 
-    most = 0
+    def __init__(self):
+        super().__init__()
+        self.all = self.layers = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         if isinstance(out, torch.Tensor):
-            self.most = max(self.most, out.numel())
+            self.all = max(self.all, out.numel())
+            if getattr(func, "__name__", "") in ("linear", "conv2d", "addmm"):
+                self.layers = max(self.layers, out.numel())
         return out
 
 
@@ -55,13 +61,16 @@ def observed(model: Any, X: Any, folder: Path) -> dict[str, Any]:
     """What a fit leaves, by the name of the effect."""
     text = io.StringIO()
     with Largest() as memory, redirect_stderr(text), redirect_stdout(text):
-        features = model.fit(X).transform(X) if hasattr(model, "transform") else model.fit(X)
-    parts = [features] if isinstance(features, np.ndarray) else []
+        model.fit(X)
+    with redirect_stderr(text), Largest() as later:
+        parts = [model.transform(X)] if hasattr(model, "transform") else []
+    if not hasattr(model, "labels_"):
+        memory = later
     parts += [v for k, v in sorted(vars(model).items()) if k.endswith("_") and k != "history_"]
     seen = {
         "output": repr([_plain(part) for part in parts]),
         "text": text.getvalue(),
-        "memory": memory.most,
+        "memory": (memory.all, memory.layers),
         "file": sorted((p.name, p.read_bytes()) for p in folder.rglob("*") if p.is_file()),
     }
     if hasattr(model, "labels_"):
@@ -82,9 +91,9 @@ MLP = networks.MLPSpec(8, (6,), 4)
 CLUSTERER = {
     "n_clusters": (3, 4, "labels"),
     "affinity": ("symmetric", "topk", "output"),
-    "assign": ("kmeans", "discretize", "labels"),
+    "assign": ("kmeans", "discretize", "output", {"n_clusters": 6}),
     "device": ("cpu", "cuda:99", "refused"),
-    "random_state": (0, 1, "output"),
+    "random_state": (0, 1, "output", {"n_clusters": 12}),
 }
 SHALLOW = {**CLUSTERER, "scale": ("none", "unit", "output")}
 NETWORK = {
@@ -99,7 +108,7 @@ NETWORK = {
     "callbacks": ((), (print,), "text"),
 }
 STOPPING = {
-    "tol": (None, 0.9, "output", {"steps": 4, "patience": 1}),
+    "tol": (None, 0.9, "output", {"steps": 25}),
     "patience": (20, 1, "output", {"steps": 4, "tol": 0.9}),
 }
 DEEP = {"device": "cpu", "random_state": 0, "verbose": False, "pretrain_epochs": 2}
@@ -153,19 +162,19 @@ ESTIMATORS: Cases = {
             "precision": (None, "bfloat16", "refused"),
             "compile": (False, True, "refused"),
             "n_neighbors": (10, 1, "prediction"),
-            "checkpoint": (None, "FOLDER/state", "file"),
+            "checkpoint": ("FOLDER/a", "FOLDER/b", "file", {"checkpoint_every": 0.0}),
             "checkpoint_every": (30.0, 0.0, "file", {"checkpoint": "FOLDER/state"}),
         },
     ),
     "dcfsc on views": (
         METHODS["dcfsc"],
-        IMAGES,
+        SMALL_IMAGES,
         ON_VIEWS,
         {
             "training": ("views", "reconstruction", "refused"),
             "network": (
                 "auto",
-                networks.ResidualSpec((1, 8, 8), (4, 8), 1, hidden=8, projection=4),
+                networks.ResidualSpec((1, 5, 5), (4, 8), 1, hidden=8, projection=4),
                 "output",
             ),
             "views": ({"noise": 1.0}, {"light": 1.0}, "output"),
@@ -216,14 +225,14 @@ ESTIMATORS: Cases = {
         {
             **SHALLOW,
             "l1": (100.0, 1.0, "output"),
-            "l2": (None, 1.0, "output"),
+            "l2": (None, 0.01, "output", {"l1": 1.0}),
             "outliers": (True, False, "output"),
             "max_iter": (1000, 2, "output"),
         },
     ),
     "ensc": (
         METHODS["ensc"],
-        TABLE,
+        POSITIVE,
         SEEDED,
         {
             **SHALLOW,
@@ -278,7 +287,7 @@ ESTIMATORS: Cases = {
         METHODS["lrsc"],
         TABLE,
         SEEDED,
-        {**SHALLOW, "tau": (None, 0.1, "output"), "alpha": (None, float("inf"), "output")},
+        {**SHALLOW, "tau": (None, 10.0, "output"), "alpha": (None, float("inf"), "output")},
     ),
     "lsr": (METHODS["lsr"], TABLE, SEEDED, {**SHALLOW, "lam": (0.004, 1.0, "labels")}),
     "ssc": (

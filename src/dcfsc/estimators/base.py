@@ -28,7 +28,7 @@ from .diagnostics import Diagnostics
 from .validation import check_n_clusters, groups_of_equal_samples
 
 HISTORY = "history_"
-DEVICE = Kind(lambda v: bool(resolve_device(v)), "a device")
+DEVICE = Kind(lambda v: not isinstance(v, bool) and bool(resolve_device(v)), "a device")
 
 
 class Estimator(BaseEstimator):

@@ -332,7 +332,7 @@ def _graphs(
             tol=TOLERANCE,
             device=spectral.place_for(A, rows.device),
         )
-        return Graph(k, size == 1.0, A, embedding)
+        return Graph(k, size == 1.0, A.cpu().numpy() if isinstance(A, Tensor) else A, embedding)
 
     stage("looking at %d graphs", len(operators) * len(sizes))
     items = [(k, operator, size) for k, operator in operators for size in sizes]

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.neighbours import unit_rows
-from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve_for_dof, target_dof
+from dcfsc.self_expression import (
+    ClosedForm,
+    Operator,
+    smaller_gram,
+    solve,
+    solve_for_dof,
+    target_dof,
+)
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
 # is not measured on (docs/experiments.md).
@@ -66,6 +73,8 @@ class Part:
     @property
     def closed_form(self) -> ClosedForm:
         """The closed form of the rows as they are, which several representations start from."""
+        if self._closed_form is None and self.setting.lam is not None:
+            self._closed_form = solve(self.Z, self.setting.lam)
         if self._closed_form is None:
             m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
             dof = target_dof(self.setting.n_clusters, m)
