@@ -57,28 +57,32 @@ def partition(labels: np.ndarray) -> list[int]:
     return [number.setdefault(int(k), len(number)) for k in labels]
 
 
-def observed(model: Any, X: Any, folder: Path) -> dict[str, Any]:
-    """What a fit leaves, by the name of the effect."""
+def observed(model: Any, X: Any, folder: Path, effect: str = "output") -> Any:
+    """What a fit leaves, as far as the effect goes."""
     text = io.StringIO()
-    with Largest() as memory, redirect_stderr(text), redirect_stdout(text):
+    if effect == "memory":
+        with Largest() as memory:
+            model.fit(X)
+            if not hasattr(model, "labels_"):
+                model.transform(X)
+        return memory.all, memory.layers
+    with redirect_stderr(text), redirect_stdout(text):
         model.fit(X)
-    with redirect_stderr(text), Largest() as later:
-        parts = [model.transform(X)] if hasattr(model, "transform") else []
-    if not hasattr(model, "labels_"):
-        memory = later
+        if effect == "text" and not hasattr(model, "labels_"):
+            model.transform(X)
+    if effect == "text":
+        return text.getvalue()
+    if effect == "file":
+        with redirect_stderr(text):
+            model.transform(X)
+        return sorted((p.name, p.read_bytes()) for p in folder.rglob("*") if p.is_file())
+    if effect == "labels":
+        return partition(model.labels_)
+    if effect == "prediction":
+        return model.predict_proba(ELSEWHERE if X is TABLE else X[::-1].copy()).tolist()
+    parts = [model.transform(X)] if hasattr(model, "transform") else []
     parts += [v for k, v in sorted(vars(model).items()) if k.endswith("_") and k != "history_"]
-    seen = {
-        "output": repr([_plain(part) for part in parts]),
-        "text": text.getvalue(),
-        "memory": (memory.all, memory.layers),
-        "file": sorted((p.name, p.read_bytes()) for p in folder.rglob("*") if p.is_file()),
-    }
-    if hasattr(model, "labels_"):
-        seen["labels"] = partition(model.labels_)
-    if hasattr(model, "predict_proba"):
-        other = ELSEWHERE if X is TABLE else X[::-1].copy()
-        seen["prediction"] = model.predict_proba(other).tolist()
-    return seen
+    return repr([_plain(part) for part in parts])
 
 
 def _plain(value: Any) -> Any:
@@ -91,9 +95,9 @@ MLP = networks.MLPSpec(8, (6,), 4)
 CLUSTERER = {
     "n_clusters": (3, 4, "labels"),
     "affinity": ("symmetric", "topk", "output"),
-    "assign": ("kmeans", "discretize", "output", {"n_clusters": 6}),
+    "assign": ("discretize", "cluster_qr", "output", {"n_clusters": 12}),
     "device": ("cpu", "cuda:99", "refused"),
-    "random_state": (0, 1, "output", {"n_clusters": 12}),
+    "random_state": (0, 1, "output", {"n_clusters": 12, "assign": "discretize"}),
 }
 SHALLOW = {**CLUSTERER, "scale": ("none", "unit", "output")}
 NETWORK = {
@@ -154,10 +158,11 @@ ESTIMATORS: Cases = {
             **CLUSTERER,
             **NETWORK,
             **STOPPING,
+            "assign": (None, "discretize", "output", {"affinity": "symmetric"}),
             "lam": ("auto", 5.0, "output"),
             "subspace_dim": (None, 1.0, "output"),
             "steps": (2, 3, "output"),
-            "batch_size": (None, 7, "memory"),
+            "batch_size": (None, 7, "memory", {"pretrain_epochs": 0}),
             "terms": ((), (SelfExpressionTerm(9.0),), "output"),
             "precision": (None, "bfloat16", "refused"),
             "compile": (False, True, "refused"),
@@ -181,7 +186,7 @@ ESTIMATORS: Cases = {
             "losses": ({"contrastive": 1.0}, {"clusters": 1.0}, "output"),
             "partners": (3, 0, "output"),
             "steps": (2, 3, "output"),
-            "batch_size": (8, 4, "memory"),
+            "batch_size": (8, 4, "output"),
             "learning_rate": (None, 0.1, "output"),
             "lam": ("auto", 5.0, "output"),
             "subspace_dim": (None, 1.0, "output"),
@@ -232,15 +237,15 @@ ESTIMATORS: Cases = {
     ),
     "ensc": (
         METHODS["ensc"],
+        TABLE[:40],
+        SEEDED,
+        {**SHALLOW, "l1_ratio": (0.95, 0.3, "output"), "alpha": (50.0, 3.0, "output")},
+    ),
+    "ensc in rounds": (
+        METHODS["ensc"],
         POSITIVE,
         SEEDED,
-        {
-            **SHALLOW,
-            "l1_ratio": (0.95, 0.3, "output"),
-            "alpha": (50.0, 3.0, "output"),
-            "tol": (1e-3, 0.5, "output"),
-            "max_iter": (100, 1, "output"),
-        },
+        {"tol": (1e-3, 0.5, "output"), "max_iter": (100, 1, "output")},
     ),
     "j-dssc": (
         METHODS["j-dssc"],
