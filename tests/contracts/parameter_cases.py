@@ -57,25 +57,18 @@ def partition(labels: np.ndarray) -> list[int]:
     return [number.setdefault(int(k), len(number)) for k in labels]
 
 
-def observed(model: Any, X: Any, folder: Path, effect: str = "output") -> Any:
-    """What a fit leaves, as far as the effect goes."""
-    text = io.StringIO()
-    if effect == "memory":
-        with Largest() as memory:
-            model.fit(X)
-            if not hasattr(model, "labels_"):
-                model.transform(X)
-        return memory.all, memory.layers
-    with redirect_stderr(text), redirect_stdout(text):
+def watched(model: Any, X: Any, folder: Path, effect: str) -> Any:
+    """What is seen while a model is fitted and, if it makes features, transforms."""
+    with Largest() as memory, redirect_stderr(io.StringIO()) as text, redirect_stdout(text):
         model.fit(X)
-        if effect == "text" and not hasattr(model, "labels_"):
+        if not hasattr(model, "labels_"):
             model.transform(X)
-    if effect == "text":
-        return text.getvalue()
-    if effect == "file":
-        with redirect_stderr(text):
-            model.transform(X)
-        return sorted((p.name, p.read_bytes()) for p in folder.rglob("*") if p.is_file())
+    files = sorted((p.name, p.read_bytes()) for p in folder.rglob("*") if p.is_file())
+    return {"memory": (memory.all, memory.layers), "text": text.getvalue(), "file": files}[effect]
+
+
+def left(model: Any, X: Any, effect: str = "output") -> Any:
+    """What a fitted model says."""
     if effect == "labels":
         return partition(model.labels_)
     if effect == "prediction":
