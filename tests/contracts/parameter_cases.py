@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,9 @@ def partition(labels: np.ndarray) -> list[int]:
 
 def watched(model: Any, X: Any, folder: Path, effect: str) -> Any:
     """What is seen while a model is fitted and, if it makes features, transforms."""
-    with Largest() as memory, redirect_stderr(io.StringIO()) as text, redirect_stdout(text):
+    memory = Largest()
+    looks = memory if effect == "memory" else nullcontext()
+    with looks, redirect_stderr(io.StringIO()) as text, redirect_stdout(text):
         model.fit(X)
         if not hasattr(model, "labels_"):
             model.transform(X)

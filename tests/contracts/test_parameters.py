@@ -335,7 +335,7 @@ def takes(name, value):
 
 # Pairs -----------------------------------------------------------------------------------------
 
-PAIRS = dict.fromkeys(ESTIMATORS, 24) | {"dcfsc on views": 8, "ensc in rounds": 2}
+PAIRS = dict.fromkeys(ESTIMATORS, 14) | {"dcfsc on views": 8, "ensc in rounds": 2}
 
 
 @pytest.mark.parametrize("which", ESTIMATORS)
