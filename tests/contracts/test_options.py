@@ -27,6 +27,7 @@ FIT = ("fit", "table.npz", *K3, "--no-report", "--representation", "given")
 PLAIN = ("fit", "table.npz", *K3, "--no-report")
 DEEP = (*PLAIN, "--method", "dcfsc", "--steps", "2", "--pretrain-epochs", "1")
 VIEWS = (*PLAIN, "--training", "views", "--steps", "2", "--batch-size", "8")
+AGAIN = (*FIT, "--out", "run", "--overwrite")
 SHOWN = ("fit", "shades", *K3, "--no-report", "--representation", "given")
 SUGGEST = ("suggest-k", "table.npz", "--max-k", "4", *CPU)
 DRY = ("reproduce", "smoke", "--dry-run")
@@ -194,7 +195,8 @@ CASES |= {
     ("reproduce", "--shard"): (DRY, (*DRY, "--shard", "0/99"), "numbers"),
     ("reproduce", "--quiet"): (DRY, (*DRY, "--quiet"), "text"),
 }
-ONE_LINE = {"labels", "files", "text", "numbers"}
+EFFECTS = {"labels", "files", "text", "numbers"}
+SEEN = {}  # what a command left, by its arguments and the effect
 
 
 def dcfsc(*args):
@@ -276,11 +278,13 @@ def test_an_option_has_an_effect_or_is_refused(
 ):
     one, two, effect = CASES[command, option]
     assert one[0] == two[0] == command
-    refused = effect not in ONE_LINE
+    refused = effect not in EFFECTS
     record_property("parameters", (2, int(refused)))
-    first = seen(one, "text" if refused else effect, prepared, tmp_path / "one", monkeypatch)
+    key = one, "text" if refused else effect
+    if key not in SEEN:
+        SEEN[key] = seen(*key, prepared, tmp_path / "one", monkeypatch)
     if not refused:
-        assert first != seen(two, effect, prepared, tmp_path / "two", monkeypatch)
+        assert SEEN[key] != seen(two, effect, prepared, tmp_path / "two", monkeypatch)
         return
     shutil.copytree(prepared, tmp_path / "two", symlinks=True)
     monkeypatch.chdir(tmp_path / "two")
