@@ -13,10 +13,9 @@ from dcfsc import affinity as affinities
 from dcfsc import distributed
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
-from dcfsc.parameters import FLAG, one_of, table, whole
+from dcfsc.parameters import one_of, table, whole
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
-from dcfsc.representations.choice import NAME
 from dcfsc.representations.estimate import announce_long_work
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
@@ -28,15 +27,7 @@ from .number_of_clusters import graph_of, number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import (
-    LAM,
-    SUBSPACE_DIM,
-    WORKING_SIZE,
-    as_float,
-    check_array,
-    compared_shape,
-    fixed_lam,
-)
+from .validation import GRAPH, SUBSPACE_DIM, as_float, check_array, compared_shape, fixed_lam
 
 
 @dataclass(eq=False, repr=False)
@@ -140,11 +131,8 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     random_state: Any = None
 
     _table = table(
-        lam=LAM,
+        **GRAPH,
         subspace_dim=SUBSPACE_DIM,
-        normalize=FLAG,
-        representation=NAME,
-        working_size=WORKING_SIZE,
         form=one_of(*get_args(Form)),
         n_neighbors=whole(1),
     )

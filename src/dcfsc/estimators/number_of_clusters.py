@@ -31,10 +31,9 @@ from dcfsc.errors import InputError
 from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.metrics.cluster_counts import evenness, separation, slopes, unevenness
 from dcfsc.neighbours import unit_rows
-from dcfsc.parameters import CALLABLE, FLAG, NONE, SEED, check_call, one_of, table, whole
+from dcfsc.parameters import CALLABLE, NONE, SEED, check_call, one_of, table, whole
 from dcfsc.representations import Part, Representation, choose, create
 from dcfsc.representations.base import Setting
-from dcfsc.representations.choice import NAME
 from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
 from dcfsc.self_expression import Operator
 from dcfsc.spectral.assignment import assign
@@ -45,9 +44,8 @@ from dcfsc.stages import stage
 from .base import DEVICE
 from .deep import AutoencoderFeatures
 from .validation import (
-    LAM,
+    GRAPH,
     SUBSPACE_DIM,
-    WORKING_SIZE,
     as_float,
     check_array,
     check_n_clusters,
@@ -55,15 +53,11 @@ from .validation import (
     fixed_lam,
 )
 
-_CLOSED = "method", "closed-form"
 TABLE = table(
+    **{name: kind.needs("method", "closed-form") for name, kind in GRAPH.items()},
     method=one_of("closed-form", "dcfsc"),
     max_k=whole(2) | NONE,
-    lam=LAM.needs(*_CLOSED),
     subspace_dim=SUBSPACE_DIM,
-    normalize=FLAG.needs(*_CLOSED),
-    representation=NAME.needs(*_CLOSED),
-    working_size=WORKING_SIZE.needs(*_CLOSED),
     affinity=one_of(*affinities.names()) | CALLABLE,
     max_samples=whole(4),
     device=DEVICE,
@@ -259,9 +253,8 @@ def number_for(estimator: Any, X: Any) -> int:
 
 def options_for(estimator: Any) -> dict[str, Any]:
     """The options with which :func:`suggest_k` looks at graphs like those of an estimator's fit."""
-    names: tuple[str, ...] = ("subspace_dim", "device", "random_state")
-    if hasattr(estimator, "representation"):  # the closed form of the samples as they are
-        names += ("lam", "normalize", "representation", "working_size", "affinity")
+    names = ["subspace_dim", "device", "random_state"]
+    names += [*GRAPH, "affinity"] if hasattr(estimator, "representation") else []
     return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
 
 

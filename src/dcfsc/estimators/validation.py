@@ -18,12 +18,18 @@ from dcfsc.datasets.images import channels_first, check_size
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
 from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
-from dcfsc.parameters import NONE, POSITIVE, Kind, one_of, whole
+from dcfsc.parameters import FLAG, NONE, POSITIVE, Kind, one_of, table, whole
+from dcfsc.representations.choice import NAME
 from dcfsc.stages import stage
 
 LAM = POSITIVE | one_of("auto")
 SUBSPACE_DIM = (POSITIVE | NONE).needs("lam", "auto")
-WORKING_SIZE = NONE | one_of("auto") | Kind(lambda v: bool(check_size(v)), "a size")
+GRAPH = table(  # of the samples as they are
+    lam=LAM,
+    normalize=FLAG,
+    representation=NAME,
+    working_size=NONE | one_of("auto") | Kind(lambda v: bool(check_size(v)), "a size"),
+)
 
 
 def fixed_lam(lam: float | str) -> float | None:

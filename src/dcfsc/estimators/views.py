@@ -187,11 +187,8 @@ class ViewEstimator(NetworkEstimator):
 
     def _given(self, schedule: Schedule) -> Schedule:
         """The schedule with what the person has asked for."""
-        asked = {
-            name: value
-            for name in ("steps", "batch_size", "learning_rate")
-            if (value := getattr(self, name)) is not None
-        }
+        names = ("steps", "batch_size", "learning_rate")
+        asked = {name: x for name in names if (x := getattr(self, name)) is not None}
         whole(2).check("batch_size", asked.get("batch_size", 2))
         return replace(schedule, **asked)
 
