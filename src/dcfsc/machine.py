@@ -44,7 +44,7 @@ def resolve_device(device: Any) -> torch.device:
             raise unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0"))
     try:
         resolved = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
         ) from error

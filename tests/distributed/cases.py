@@ -175,7 +175,7 @@ def scattered(path: Path) -> Results:
     shifts = random.integers(-4, 5, (160, 2))
     X = np.stack([np.roll(patterns[i % 4], tuple(s), (0, 1)) for i, s in enumerate(shifts)])
     X = (X + 0.1 * random.random(X.shape)).astype(np.float32)
-    model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
+    model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu")
     found = fitted(model, X, X[:30] + 0.01, path)
     assert model.representation_ == "scattering"
     return found

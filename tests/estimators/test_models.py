@@ -134,7 +134,7 @@ def test_lam_auto_hits_the_degrees_of_freedom(data):
     assert model.effective_dof_ == pytest.approx(9.0, rel=1e-4)
     fixed = ClosedFormSubspaceClustering(n_clusters=3, lam=0.5, random_state=0).fit(data.X)
     assert fixed.lam_ == 0.5
-    with pytest.raises(InputError, match="lam must be a positive number or 'auto'"):
+    with pytest.raises(InputError, match="lam='automatic' is not allowed: a number"):
         ClosedFormSubspaceClustering(lam="automatic").fit(data.X)
 
 

@@ -80,9 +80,11 @@ def load_samples(
 ) -> Dataset:
     """Load DATA with the given options; ``reading`` applies where an option is not set."""
     from dcfsc.datasets import load
+    from dcfsc.parameters import SEED
     from dcfsc.stages import stage
 
     height_width = None
+    SEED.check("seed", seed)
     if size is not None:
         match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", size.strip())
         if match is None:

@@ -69,6 +69,9 @@ def load(
         samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
+    if (gray is not None or skip_broken) and not _is_folder(spec):
+        name = "skip_broken" if gray is None else "gray"
+        raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
     try:
         if isinstance(spec, str) and spec.startswith(f"{HOPKINS155.name}/"):
             data = _load_sequence(spec, labels, size, options)
@@ -81,6 +84,11 @@ def load(
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
+
+
+def _is_folder(spec: str | Path) -> bool:
+    named = isinstance(spec, str) and (spec in names() or spec.startswith(f"{HOPKINS155.name}/"))
+    return not named and Path(spec).expanduser().is_dir()
 
 
 def _load_named(

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed, networks
+from dcfsc import parameters as p
 from dcfsc.datasets.digest import BYTES, digest_of
 from dcfsc.machine import resolve_device
 from dcfsc.training import (
@@ -30,13 +31,14 @@ from dcfsc.training import (
 )
 from dcfsc.training.progress import progress_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
 from .persistence import Persistent
-from .validation import check_array, check_at_least, check_learning_rate, local_generator
+from .validation import check_array, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
+NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 
 
 class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -54,6 +56,18 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     verbose: bool | str
     callbacks: Sequence[Callback]
 
+    _table = p.table(
+        network=NETWORK,
+        weights=p.PATH | p.NONE,
+        pretrain_epochs=p.whole(0) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE),
+        pretrain_batch_size=p.whole(1),
+        device=DEVICE,
+        random_state=p.SEED,
+        verbose=p.VERBOSE,
+        callbacks=p.CALLABLES,
+    )
+
     network_: Any
     input_scale_: float
     history_: History
@@ -67,10 +81,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
-        check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
         rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
-        check_learning_rate(rate)
-        check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
         self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
@@ -78,7 +89,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         epochs = self.pretrain_epochs
         if epochs is None:
             epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
-        check_at_least("pretrain_epochs", epochs, 0)
         with progress_bar(self.verbose, epochs, steps) as bar:
             self.history_ = History(callbacks=(*self.callbacks, bar))
             if epochs:

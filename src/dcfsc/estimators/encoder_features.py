@@ -23,12 +23,13 @@ from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
 from dcfsc.features.encoders import Encoder
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
 from dcfsc.stages import progress, stage
 from dcfsc.training.progress import counting_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .persistence import Persistent
-from .scattering_features import check_whole, images
+from .scattering_features import images
 
 OPEN = "_opened"  # the network, with what it was opened as: a copy opens its own
 CHUNK = 256  # images whose features are kept together: what an interruption may cost
@@ -81,10 +82,16 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _table = table(
+        name=PATH | NONE,
+        batch_size=whole(1) | NONE,
+        cache=PATH | NONE,
+        device=DEVICE,
+        verbose=VERBOSE,
+    )
+
     def fit(self, X: Any, y: Any = None) -> EncoderFeatures:
         """Open the network for images X: files by their paths, (n, h, w), or (n, c, h, w)."""
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size)
         self.identity_ = self.open().identity
         X = self._images(X)
         self.sample_shape_ = tuple(int(s) for s in X.shape[1:])

@@ -25,9 +25,10 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import header_of
 from dcfsc.networks import from_dict
 from dcfsc.ownership import Output
+from dcfsc.parameters import check
 from dcfsc.training.checkpoint import fingerprint
 
-from .validation import check_at_least, check_n_clusters
+from .validation import check_n_clusters
 
 FORMAT = 2
 # Places on the disk of whoever fitted, and what JSON cannot hold, are neither saved nor read.
@@ -101,6 +102,7 @@ class Persistent:
             if "labels" in tensors:
                 own: Any = model
                 own.n_clusters_ = header["values"].get("n_clusters", params["n_clusters"])
+            check(model, effects=False)
             check_labels(model, tensors)
             check_network(header["values"], tensors)
             model._restore(tensors, header["values"])
@@ -177,7 +179,6 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
     if labels.ndim != 1 or labels.dtype not in (torch.int32, torch.int64) or not len(labels):
         raise InputError("its labels are not whole numbers, one for each sample.")
     check_n_clusters(n_clusters, len(labels))
-    check_at_least("n_neighbors", getattr(model, "n_neighbors", 1), 1)
     if not 0 <= int(labels.min()) <= int(labels.max()) < int(n_clusters):
         raise InputError(f"its labels do not match {n_clusters} clusters.")
     for name in {"features", "latents"} & tensors.keys():
@@ -215,8 +216,10 @@ def encode_parameter(name: str, value: Any) -> Any:
         return {"spec": value.to_dict()}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.random.RandomState | np.random.Generator):
+    if isinstance(value, np.random.RandomState):
         return None  # the stream's position is spent; a reloaded model is fitted already
+    if name == "callbacks":
+        return []  # they watched the training and are no part of the model
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
     if isinstance(value, Mapping):

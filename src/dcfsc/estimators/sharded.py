@@ -87,7 +87,7 @@ def cluster(
             result = _lead(estimator, neighbours, n_clusters, random_state)
             found = (result.embedding, result.labels, n_clusters, estimator.affinity_matrix_)
             sure = (
-                spectral.memberships(*found, estimator.assign)
+                spectral.memberships(*found, estimator._assign())
                 if known is None
                 else spectral.certain(known, n_clusters)
             )
@@ -171,7 +171,7 @@ def _lead(
 ) -> spectral.SpectralResult:
     matrix = affinities.get(estimator.affinity, n_clusters)(neighbours, n_clusters)
     assert issparse(matrix)
-    options: dict[str, Any] = {"assign": estimator.assign, "random_state": random_state}
+    options: dict[str, Any] = {"assign": estimator._assign(), "random_state": random_state}
     if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
         options["device"] = spectral.place_for(matrix, neighbours.device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,27 @@ from torch.nn.functional import interpolate
 
 from dcfsc import distributed
 from dcfsc.datasets import Streamed, check_finite, unmasked
-from dcfsc.datasets.images import channels_first
+from dcfsc.datasets.images import channels_first, check_size
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
+from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
+from dcfsc.parameters import FLAG, NONE, POSITIVE, Kind, one_of, table, whole
+from dcfsc.representations.choice import NAME
+from dcfsc.stages import stage
 
-LARGEST_NUMBER = 1e18  # steps, epochs, samples of a batch: below what 64 bits count
-LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
+LAM = POSITIVE | one_of("auto")
+SUBSPACE_DIM = (POSITIVE | NONE).needs("lam", "auto")
+GRAPH = table(  # of the samples as they are
+    lam=LAM,
+    normalize=FLAG,
+    representation=NAME,
+    working_size=NONE | one_of("auto") | Kind(lambda v: bool(check_size(v)), "a size"),
+)
+
+
+def fixed_lam(lam: float | str) -> float | None:
+    """A number, or None for "auto"."""
+    return None if isinstance(lam, str) else float(lam)
 
 
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
@@ -116,11 +130,8 @@ def _check_streamed(estimator: Any, X: Streamed, reset: bool, least_samples: int
 
 def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
     """K as an integer, if ``least`` <= K <= N."""
-    if not isinstance(n_clusters, Integral) or isinstance(n_clusters, bool):
-        raise InputError(f"n_clusters must be a whole number; got {n_clusters!r}.")
+    whole(least).check("n_clusters", n_clusters)
     count = int(n_clusters)
-    if count < least:
-        raise InputError(f"n_clusters must be at least {least}; got {count}.")
     if count > n_samples:
         raise InputError(
             f"n_clusters={count} is more than n_samples={n_samples}; "
@@ -162,30 +173,20 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
     return np.array([place[key] for key in number], np.int64)[groups]
 
 
-def check_learning_rate(value: Any) -> None:
-    number: Any = value
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= number <= LARGEST_RATE:
+def compared_shape(shape: tuple[int, ...], working_size: Any) -> tuple[int, ...]:
+    """The shape of a sample (..., h, w) when it is compared; ``working_size`` is of images."""
+    if isinstance(working_size, str):
+        reduced = working_shape(shape)
+        if reduced != shape:
+            stage("images are compared at %d x %d", *reduced[-2:])
+        return reduced
+    if working_size is None:
+        return shape
+    if len(shape) == 1:
         raise InputError(
-            f"learning_rate must be a number from 0 to {LARGEST_RATE:g}, mostly 1e-5 to 0.1; "
-            f"got {value!r}."
+            f"working_size={working_size!r} has no effect: the samples are vectors, not images."
         )
-
-
-def check_lam(lam: Any) -> float | None:
-    """A positive number, or None for "auto"."""
-    if isinstance(lam, str) and lam == "auto":
-        return None
-    if not isinstance(lam, Real) or not 0.0 < float(lam) < float("inf"):
-        raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
-    return float(lam)
-
-
-def check_at_least(name: str, value: Any, least: float) -> None:
-    number: Any = value  # which as a float may be too large
-    if not isinstance(value, Real) or isinstance(value, bool) or not number >= least:
-        raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
-    if LARGEST_NUMBER < number < float("inf"):
-        raise InputError(f"{name} must be at most {LARGEST_NUMBER:g}; got {str(value)[:20]}...")
+    return (*shape[:-2], *map(int, working_size))
 
 
 def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None) -> Tensor:

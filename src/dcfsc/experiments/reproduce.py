@@ -14,7 +14,7 @@ from typing import Any
 from dcfsc.errors import InputError
 from dcfsc.files import write_json
 from dcfsc.journal import RESULTS, filling, held
-from dcfsc.machine import machine, versions
+from dcfsc.machine import machine, resolve_device, versions
 from dcfsc.ownership import check_place
 
 from . import catalogue, figures, tables
@@ -103,6 +103,7 @@ def reproduce(
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
+    resolve_device(device)
     experiment = catalogue.get(name)
     planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)

@@ -81,6 +81,8 @@ def export_run(
     """
     if to not in KINDS:
         raise unknown_name("kind of export", to, KINDS)
+    if copy and to != "folders":
+        raise InputError(f"--copy is for folders, and has no effect on {to}; leave it out.")
     run = read_run(folder)
     place = {"csv": CSV, "parquet": PARQUET}
     if to == "folders":
