@@ -221,8 +221,6 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         if self.name is not None:
             self.name = NameInFile(self.name)
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size)
         self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])

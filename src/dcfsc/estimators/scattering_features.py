@@ -179,8 +179,6 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
-        for name in ("J", "L", "batch_size"):
-            check_whole(name, getattr(self, name))
         padded = [side + 3 * 2 ** min(self.J, 40) for side in self.sample_shape_[-2:]]
         if math.prod(padded) * self.J * self.L > max(MOST_FILTERS, 8 * len(tensors["mean"])):
             raise InputError("its filters are larger than its components; fit and save it again.")
