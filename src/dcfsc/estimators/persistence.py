@@ -30,8 +30,8 @@ from dcfsc.training.checkpoint import fingerprint
 from .validation import check_n_clusters
 
 FORMAT = 2
-# Places on the disk of whoever fitted, and what JSON cannot hold, are neither saved nor read.
-PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
+# Places on the disk of whoever fitted, and what only a training has, are neither saved nor read.
+PLACES, OF_TRAINING = ("cache", "checkpoint", "weights"), ("callbacks", "terms", "checkpoint_every")
 NO_PLACE = (None, "auto", *WEIGHTS, *(name.replace("_", "-") for name in WEIGHTS))
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
@@ -71,8 +71,8 @@ class Persistent:
         params = {
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
+            if is_kept(name, value)
         }
-        params = {name: value for name, value in params.items() if is_kept(name, value)}
         contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
         header = {
             "format": FORMAT,
@@ -218,8 +218,6 @@ def encode_parameter(name: str, value: Any) -> Any:
         return value.item()
     if isinstance(value, np.random.RandomState):
         return None  # the stream's position is spent; a reloaded model is fitted already
-    if name == "callbacks":
-        return []  # they watched the training and are no part of the model
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
     if isinstance(value, Mapping):
@@ -235,7 +233,7 @@ def encode_parameter(name: str, value: Any) -> Any:
 
 def is_kept(name: str, value: Any) -> bool:
     """Whether a parameter goes into a file, or comes from one; else it has its default."""
-    return name not in FUNCTIONS and (name not in PLACES or value in NO_PLACE)
+    return name not in OF_TRAINING and (name not in PLACES or value in NO_PLACE)
 
 
 def decode_parameter(value: Any) -> Any:
