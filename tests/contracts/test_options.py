@@ -173,6 +173,21 @@ CASES |= {
         ("export", "run", "--to", "csv", "--copy"),
         "--copy is for folders, and has no effect on csv",
     ),
+    ("export", "--data"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--data", "."),
+        "--data is for samples that come from files",
+    ),
+    ("export", "--absolute-paths"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--absolute-paths"),
+        "--absolute-paths is for samples that come from files",
+    ),
+    ("report", "--absolute-paths"): (
+        ("report", "run"),
+        ("report", "run", "--absolute-paths"),
+        "--absolute-paths is for samples that come from files",
+    ),
     ("export", "--overwrite"): (
         ("export", "run", "--to", "csv", "--out", "mine.csv", "--overwrite"),
         ("export", "run", "--to", "csv", "--out", "mine.csv"),
