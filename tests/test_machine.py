@@ -54,6 +54,43 @@ def test_an_error_ends_the_work_and_gives_the_threads_back(threads):
     assert len(begun) < 1000
 
 
+def seen_by_a_new_thread():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def test_threads_that_start_meanwhile_or_later_have_their_number(threads):
+    """Two calls overlap, and the one that began second ends last."""
+    both, first_has_ended = threading.Event(), threading.Event()
+    found = {}
+
+    def first():
+        found["meanwhile"] = one_a_core(
+            lambda _: both.wait(30) and seen_by_a_new_thread(), [0], CPU
+        )
+        found["first"] = torch.get_num_threads()
+        first_has_ended.set()
+
+    def second():
+        inner = one_a_core(
+            lambda _: (both.set(), first_has_ended.wait(30), torch.get_num_threads()), [0, 1], CPU
+        )
+        found["work"] = {n for *_, n in inner}
+        found["second"] = torch.get_num_threads()
+
+    jobs = [threading.Thread(target=job) for job in (first, second)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert found.pop("work") == {1}
+    assert found == {"meanwhile": [threads], "first": threads, "second": threads}
+    assert seen_by_a_new_thread() == torch.get_num_threads() == threads
+
+
 def test_another_device_takes_one_item_after_the_other():
     seen = one_a_core(lambda _: threading.get_ident(), range(3), torch.device("meta"))
     assert set(seen) == {threading.get_ident()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.journal import RESULTS, filling, held
-from dcfsc.machine import machine
+from dcfsc.machine import machine, resolve_device
 from dcfsc.ownership import check_place
 from research.files import write_json
 from research.machine import versions
@@ -104,6 +104,7 @@ def reproduce(
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
+    resolve_device(device)
     experiment = catalogue.get(name)
     planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcfsc._version import __version__
@@ -19,6 +20,8 @@ from dcfsc.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     import torch
+
+_starting = Lock()  # while what PyTorch gives new threads is changed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +38,7 @@ def resolve_device(device: Any) -> torch.device:
             raise unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0"))
     try:
         resolved = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"unknown device {device!r}; use 'auto', 'cpu' or 'cuda[:index]'."
         ) from error
@@ -118,22 +121,32 @@ def one_a_core(
     """
     import torch
 
-    threads = torch.get_num_threads()
-    if device.type != "cpu":
-        return [work(item) for item in items]
-    torch.set_num_threads(1)  # threads that start now have it too
-    try:
-        if threads == 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = [pool.submit(copy_context().run, work, item) for item in items]
+    items, pool = list(items), None
+    with _starting:
+        threads = torch.get_num_threads()
+        if threads > 1 and device.type == "cpu" and items:
+            pool, all_here = ThreadPoolExecutor(len(items[:threads])), Barrier(len(items[:threads]))
+
+            def begin() -> None:
+                torch.get_num_threads()  # a thread's own number begins as that of all
+                torch.set_num_threads(1)  # its own, and that of threads that start just now
+                all_here.wait()
+
             try:
-                return [future.result() for future in waiting]
+                for begun in [pool.submit(begin) for _ in items[:threads]]:
+                    begun.result()
             finally:
-                for future in waiting:
-                    future.cancel()  # after an error or Ctrl-C: those that did not begin
-    finally:
-        torch.set_num_threads(threads)
+                all_here.abort()
+                torch.set_num_threads(threads)
+    if pool is None:
+        return [work(item) for item in items]
+    with pool:
+        waiting = [pool.submit(copy_context().run, work, item) for item in items]
+        try:
+            return [future.result() for future in waiting]
+        finally:
+            for future in waiting:
+                future.cancel()  # after an error or Ctrl-C: those that did not begin
 
 
 def leaves_a_core_idle(items: int, device: torch.device) -> bool:

@@ -157,12 +157,12 @@ def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None =
         raise InputError(f"{target} is neither a file nor a folder; choose another with --out.")
     if real == Path(real.anchor) or real == Path(os.path.realpath(os.path.expanduser("~"))):
         raise InputError(f"{target} is not a place for results; choose a new folder with --out.")
-    for given in {Path(given).resolve() for given in inputs}:
-        if real == given or real in given.parents:
-            raise InputError(
-                f"{target} {'is' if real == given else 'holds'} what the command reads; choose "
-                "another place with --out."
-            )
+    read = {Path(os.path.realpath(given)) for given in inputs}
+    if real in read or any(real in given.parents for given in read):
+        raise InputError(
+            f"{target} {'is' if real in read else 'holds'} what the command reads; choose another "
+            "place with --out."
+        )
     mine = None if own is None else Path(own).resolve()
     for folder in (real, *real.parents):
         if folder != mine and kind_of(folder) == RUN:

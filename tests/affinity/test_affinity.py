@@ -229,7 +229,7 @@ def test_a_share_keeps_the_largest_of_each_row_dense_or_sparse(scale):
     torch.testing.assert_close(make(ExplicitCoefficients(C), 2), expected)
     sparse = make(SparseCoefficients(sp.csr_array(C.numpy())), 2)
     np.testing.assert_allclose(sparse.toarray(), expected.numpy(), rtol=1e-12)
-    with pytest.raises(InputError, match="share must lie in"):
+    with pytest.raises(InputError, match=r"share=0\.0 is not allowed: a number of at least"):
         Symmetric(share=0.0)
 
 

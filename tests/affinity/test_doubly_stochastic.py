@@ -342,5 +342,5 @@ def test_the_defaults_are_those_of_the_documentation():
     "options", [{"eta": 0.0}, {"eta": -1.0}, {"tol": 0.0}, {"eta": np.inf}, {"tol": np.nan}]
 )
 def test_bad_parameters_are_refused(options):
-    with pytest.raises(InputError, match="must be a positive number"):
+    with pytest.raises(InputError, match="is not allowed: a number of at least"):
         DoublyStochastic(**options)

@@ -139,7 +139,7 @@ def test_the_graphs_of_several_parts_are_added():
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"n_nonzero": 0}])
 def test_nothing_to_link_is_refused(options):
-    with pytest.raises(InputError, match="must be at least 1"):
+    with pytest.raises(InputError, match="=0 is not allowed: an integer of at least 1"):
         NearestCodes(**options)
 
 

@@ -197,7 +197,9 @@ def test_values_that_are_not_finite(inputs: Path, data: Dataset, value: float, r
     assert f"row {row} " in line
 
 
-@pytest.mark.parametrize(("k", "said"), [(1, "least 2"), (0, "least 2"), (91, "n_samples=90")])
+@pytest.mark.parametrize(
+    ("k", "said"), [(1, "least 2"), (0, "n_clusters=0 is not allowed"), (91, "n_samples=90")]
+)
 def test_number_of_clusters_that_cannot_be(npy: Path, k: int, said: str) -> None:
     assert said in refused("fit", npy, "-k", k)
 
@@ -252,8 +254,8 @@ def test_images_of_different_sizes(images: Path) -> None:
         (("--method", "closed-form", "--weights", "dsc_orl"), "no option 'weights'"),
         (("--method", "closed-form", "--lam", "small"), "'small'"),
         (("--method", "closed-form", "--lam", "-1"), "lam"),
-        (("--subspace-dim", "0"), "subspace-dim"),
-        (("--learning-rate", "nan"), "learning-rate"),
+        (("--subspace-dim", "0"), "subspace_dim=0.0 is not"),
+        (("--learning-rate", "nan"), "learning_rate=nan is not"),
         (("--seed", "-1"), "seed"),
         (("--size", "32"), "--size"),
         (("--labels", "nowhere.csv"), "nowhere.csv"),

@@ -57,10 +57,11 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     affinity, _, rest = shown.pop("affinity").partition("; ")
     assert affinity == default(closed, "affinity") == default(deep, "affinity")
     assert rest == "depends on the method"
-    assign, _, others = shown.pop("assign").partition(" for closed-form; else ")
+    assign, _, others = shown.pop("assign").partition(" for closed-form and views; else ")
     assert assign == default(closed, "assign")
     rest_of_methods = {default(cls, "assign") for m, cls in METHODS.items() if m != "closed-form"}
-    assert rest_of_methods == {others}
+    assert rest_of_methods == {others, None}
+    assert (DCFSC()._assign(), DCFSC(training="views")._assign()) == (others, assign)
     assert shown.pop("network") == default(deep, "network")
     assert shown.pop("pretrain_epochs") == f"{PRETRAIN_EPOCHS}; with --weights: 0"
     assert shown.pop("learning_rate") == f"{LEARNING_RATE:g}; views: {views.LEARNING_RATE:g}"

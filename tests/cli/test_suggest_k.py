@@ -124,7 +124,7 @@ def test_of_many_samples_some_are_drawn(npz: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("suggest-k", "--max-k", 1), "max_k is 1"),
+        (("suggest-k", "--max-k", 1), "max_k=1 is not allowed"),
         (("suggest-k", "--method", "ssc"), "'ssc'"),
         (("suggest-k", "--features", "nothing"), "'nothing'"),
         (("suggest-k", "--features", "scattering", "--method", "dcfsc"), "two networks"),

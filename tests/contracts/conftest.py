@@ -1,7 +1,12 @@
 """What PyTorch says, however often it has said it."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture
@@ -11,3 +16,16 @@ def every_warning():
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(before)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many parameters were tried, and how many of them refused."""
+    found = [
+        value
+        for report in terminalreporter.stats.get("passed", ())
+        for key, value in getattr(report, "user_properties", ())
+        if key == "parameters" and report.when == "call"
+    ]
+    if found:
+        tried, refused = map(sum, zip(*found, strict=True))
+        terminalreporter.line(f"parameters and options: {tried} values tried, {refused} refused")

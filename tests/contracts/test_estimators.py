@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_labels_and_touches_no_global_state(name, s
     [
         ({"n_clusters": 0}, "at least 1"),
         ({"n_clusters": 1000}, "more than n_samples=120"),
-        ({"n_clusters": 2.5}, "whole number"),
+        ({"n_clusters": 2.5}, "n_clusters=2.5 is not allowed: an integer"),
         ({"affinity": "top-k"}, "unknown affinity 'top-k'. Did you mean 'topk'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
     ],

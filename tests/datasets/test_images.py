@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from typer.testing import CliRunner
 
+from dcfsc.cli import app
 from dcfsc.datasets import images, load
 from dcfsc.datasets.images import Reading, natural_order
 from dcfsc.datasets.working_size import working_shape, working_size
 from dcfsc.errors import InputError
+from dcfsc.journal import Filled
 
 
 def picture(value, h=6, w=4):
@@ -374,3 +377,60 @@ def test_channels_last(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 3, 9, 3)))
     with pytest.raises(InputError, match="9 x 3: it is not clear whether channels come first"):
         load(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("kind", ["run", "export", "results"])
+def test_a_folder_that_dcfsc_wrote_is_not_entered(tmp_path, kind):
+    for i in range(3):
+        save(tmp_path / "cats" / f"{i}.png", picture(i))
+    save(tmp_path / "mine" / "deep" / "0 copy.png", picture(9))
+    assert load(tmp_path).label_names == ["cats", "mine"]
+    Filled(kind, {}).write(tmp_path / "mine")
+    data = load(tmp_path)
+    assert (len(data), data.label_names) == (3, ["cats"])
+    assert "folders that dcfsc wrote were left out: 1" in data.notes
+    assert len(load(tmp_path / "mine")) == 1  # it was asked for by name
+
+
+def test_links_to_images_of_the_set_count_once(tmp_path):
+    for i in range(3):
+        save(tmp_path / "cats" / f"{i}.png", picture(i))
+    save(tmp_path.parent / f"{tmp_path.name} elsewhere" / "7.png", picture(7))
+    (tmp_path / "all").mkdir()
+    for name, target in {
+        "a.png": "../cats/0.png",
+        "b.png": "../cats/1.png",
+        "c.png": "a.png",  # a link to a link
+        "d.png": f"../../{tmp_path.name} elsewhere/7.png",
+        "e.png": "d.png",
+    }.items():
+        (tmp_path / "all" / name).symlink_to(target)
+    data = load(tmp_path)
+    assert [p.rsplit("/", 1)[1] for p in data.paths] == ["d.png", "0.png", "1.png", "2.png"]
+    assert data.label_names == ["all", "cats"]
+    assert "links to images of the set were left out: 4" in data.notes
+
+
+def test_an_export_inside_the_data_changes_nothing(tmp_path, monkeypatch):
+    """Flat, so that its links would be an error, and in sub-folders, where they would count."""
+    rng = np.random.default_rng(0)
+    for place in ("flat", "sorted/a", "sorted/b"):
+        for i in range(10):
+            low = 200 * (i % 2)
+            save(
+                tmp_path / place / f"{i}.png", rng.integers(low, low + 50, (8, 8)).astype(np.uint8)
+            )
+    for place, n in (("flat", 10), ("sorted", 20)):
+        monkeypatch.chdir(tmp_path / place)
+        before = load(".")
+        run = ["fit", ".", "-k", "2", "--fast", "--method", "closed-form", "--no-report"]
+        for words in (
+            [*run, "--out", "run"],
+            ["export", "run", "--to", "folders", "--out", "clusters"],
+        ):
+            result = CliRunner().invoke(app, words)
+            assert result.exit_code == 0, result.output
+        after = load(".")
+        assert before.paths == after.paths
+        assert len(after) == n
+        assert "dcfsc wrote" in after.notes

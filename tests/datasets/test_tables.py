@@ -125,7 +125,8 @@ def test_row_numbers_of_pandas_are_left_out(table):
     data = table(",a,b\n0,7,8\n1,9,10\n")
     assert data.X.tolist() == [[7, 8], [9, 10]]
     assert "row numbers" in data.notes
-    assert table(",a,b\n5,7,8\n1,9,10\n").X.shape == (2, 3)
+    assert table(",a,b\n5,7,8\n1,9,10\n").X.shape == (2, 2)  # of a part of the frame
+    assert table(",a,b\n5,7,8\n5,9,10\n").X.shape == (2, 3)
     assert table(",0,1,2\n0,7,8,9\n1,9,10,11\n").X.tolist() == [[7, 8, 9], [9, 10, 11]]
 
 

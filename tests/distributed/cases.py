@@ -150,6 +150,15 @@ def closed_form(path: Path) -> Results:
     return fitted(model, X, X[:30] + 0.01, path)
 
 
+def equal(path: Path) -> Results:
+    """As many distinct samples as clusters, of which each process has some."""
+    line = np.arange(1.0, 5.0)[:, None] * np.ones((1, 6))  # one subspace, and four clusters
+    X = line[[*range(4), *np.random.default_rng(0).integers(0, 4, 36)]]
+    model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
+    found = fitted(model, X, X[:30] + 0.01, path)
+    return {name: found[name] for name in ("labels", "predicted") if name in found}
+
+
 def orbits(path: Path) -> Results:
     """Images: over the others and what they turn into by shifts and by mirroring."""
     X = features()[:, :16].reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
@@ -166,7 +175,7 @@ def scattered(path: Path) -> Results:
     shifts = random.integers(-4, 5, (160, 2))
     X = np.stack([np.roll(patterns[i % 4], tuple(s), (0, 1)) for i, s in enumerate(shifts)])
     X = (X + 0.1 * random.random(X.shape)).astype(np.float32)
-    model = ClosedFormSubspaceClustering(4, random_state=0, form="features", device="cpu")
+    model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu")
     found = fitted(model, X, X[:30] + 0.01, path)
     assert model.representation_ == "scattering"
     return found
@@ -226,6 +235,7 @@ CASES: dict[str, Callable[..., Results]] = {
     "training": training,
     "neighbours": neighbours,
     "closed form": closed_form,
+    "equal": equal,
     "orbits": orbits,
     "scattered": scattered,
     "shared products": shared_products,
@@ -233,7 +243,7 @@ CASES: dict[str, Callable[..., Results]] = {
     "views": views,
     "unguided": unguided,
 }
-WITH_MODELS = (closed_form, orbits, scattered, shared_products, deep, views, unguided)
+WITH_MODELS = (closed_form, equal, orbits, scattered, shared_products, deep, views, unguided)
 
 
 def run_all(folder: Path, size: int) -> None:

@@ -103,7 +103,8 @@ def test_neighbours_are_those_of_one_process_copies_of_samples_included(
 
 
 @pytest.mark.parametrize(
-    "case", ["closed form", "orbits", "scattered", "shared products", "deep", "views", "unguided"]
+    "case",
+    ["closed form", "equal", "orbits", "scattered", "shared products", "deep", "views", "unguided"],
 )
 @pytest.mark.parametrize("size", [2, 3])
 def test_graph_labels_and_predictions_are_those_of_one_process(

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from dcfsc import machine
 from dcfsc.errors import InputError
+from dcfsc.estimators import ADSSC, EnSC
 from dcfsc.estimators.registry import METHODS
+from dcfsc.self_expression import elastic_net, elastic_net_self_expression
 
 N_BY_N = sorted(set(METHODS) - {"dcfsc", "closed-form", "ssc-omp"})
 
@@ -22,3 +25,25 @@ def test_a_fit_that_cannot_fit_is_refused_with_the_remedy(name, monkeypatch):
 
 def test_the_available_memory_is_a_plausible_number():
     assert 1 << 20 < machine.free_memory(torch.device("cpu")) < 1 << 63
+
+
+def test_the_memory_asked_for_is_that_of_the_solver_in_use():
+    closed_form = ADSSC(5)._memory(5_000, 8_000, torch.float32)
+    assert 8 * 5_000**2 < closed_form < 1.2 * 2**30
+    with_l1 = ADSSC(5, eta3=0.1)._memory(5_000, 8_000, torch.float32)
+    assert with_l1 == EnSC(5)._memory(5_000, 8_000, torch.float32) != closed_form
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 112 * 92), (40, 10), (3_000, 4)])
+def test_a_block_of_codes_is_bounded_for_wide_samples_too(n, d, monkeypatch):
+    rows = []
+
+    def solved(Z, part, *rest):
+        rows.append(len(part))
+        return elastic_net._Part(sp.csr_matrix((len(part), n)), 1, 0.0)
+
+    monkeypatch.setattr(elastic_net, "_solve_rows", solved)
+    elastic_net_self_expression(torch.ones(n, d))
+    assert sum(rows) == n
+    assert rows[0] == min(n, 2**23 // n, 2**26 // (64 * d))
+    assert EnSC(3)._memory(1_000, 112 * 92, torch.float32) < 2**30

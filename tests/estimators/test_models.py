@@ -1,5 +1,6 @@
 """Prediction and persistence of the two estimators that have them."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,11 +11,11 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, representations
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, affinity, representations
 from dcfsc.affinity import TopK
 from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
-from dcfsc.estimators import prediction
+from dcfsc.estimators import persistence, prediction
 from dcfsc.estimators.prediction import vote
 from dcfsc.estimators.registry import load_model
 from dcfsc.metrics import clustering_error
@@ -133,7 +134,7 @@ def test_lam_auto_hits_the_degrees_of_freedom(data):
     assert model.effective_dof_ == pytest.approx(9.0, rel=1e-4)
     fixed = ClosedFormSubspaceClustering(n_clusters=3, lam=0.5, random_state=0).fit(data.X)
     assert fixed.lam_ == 0.5
-    with pytest.raises(InputError, match="lam must be a positive number or 'auto'"):
+    with pytest.raises(InputError, match="lam='automatic' is not allowed: a number"):
         ClosedFormSubspaceClustering(lam="automatic").fit(data.X)
 
 
@@ -277,3 +278,31 @@ def test_a_training_sample_is_seen_as_it_was_in_the_fit(saved, pictures, monkeyp
         z = votes_of(one, pictures[:120], monkeypatch)[0].double()
         z = z / torch.linalg.vector_norm(z, dim=1, keepdim=True)
         torch.testing.assert_close(z, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        affinity.DoublyStochastic(0.2, relative=False),
+        affinity.LowRank(share=0.5, dim=2, power=3.0),
+        affinity.NearestCodes(4),
+        affinity.RowSpace(),
+        affinity.Symmetric(scale=False),
+        affinity.TopK(6),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_every_affinity_is_saved_with_its_model(made, data, tmp_path):
+    model = ClosedFormSubspaceClustering(3, affinity=made, random_state=0, device="cpu")
+    model.fit(data.X[:60]).save(tmp_path / "model.safetensors")
+    again = ClosedFormSubspaceClustering.load(tmp_path / "model.safetensors")
+    assert again.affinity == made
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    again.set_params(random_state=0).fit(data.X[:60])
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+
+
+def test_no_affinity_is_left_out_of_what_can_be_saved():
+    inner = {affinity.Joined, affinity.NearestDoublyStochastic, affinity.Affinity}
+    public = {kind for kind in vars(affinity).values() if dataclasses.is_dataclass(kind)}
+    assert public - inner == set(persistence._AFFINITIES.values())

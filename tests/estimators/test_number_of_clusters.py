@@ -94,12 +94,12 @@ def test_images_and_their_flat_rows_are_the_same_as_given() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_k": 1}, "max_k is 1"),
-        ({"max_k": 59}, "from 2 to 58"),
-        ({"max_k": 2.5}, "max_k is 2.5"),
+        ({"max_k": 1}, "max_k=1 is not allowed: an integer of at least 2"),
+        ({"max_k": 59}, "max_k=59 is not allowed: at most 58"),
+        ({"max_k": 2.5}, "max_k=2.5 is not allowed"),
         ({"method": "ssc"}, "ssc"),
         ({"weights": "dsc_orl"}, "method='dcfsc'"),
-        ({"max_samples": 2}, "max_samples is 2"),
+        ({"max_samples": 2}, "max_samples=2 is not allowed"),
         ({"affinity": "nothing"}, "nothing"),
     ],
 )

@@ -127,7 +127,7 @@ def test_no_place_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("part", "values", "said"),
     [
-        ("params", {"evil": 1}, "its parameter 'evil' cannot be 1"),
+        ("params", {"evil": 1}, "unexpected keyword argument 'evil'"),
         ("params", {"device": 3.5}, "device"),
         ("params", {"device": "meta"}, "meta tensor"),
         ("values", {"sample_shape": [10**9, 10**9]}, "have no shape"),
@@ -144,20 +144,20 @@ def test_what_every_model_says_is_checked(model, part, values, said):
 
 
 CASES = [
-    ("closed", "params", {"n_neighbors": "x"}, "its parameter 'n_neighbors' cannot be 'x'"),
-    ("closed", "params", {"n_clusters": [3]}, "its parameter 'n_clusters'"),
-    ("closed", "params", {"normalize": 1}, "its parameter 'normalize' cannot be 1"),
+    ("closed", "params", {"n_neighbors": "x"}, "n_neighbors='x' is not allowed"),
+    ("closed", "params", {"n_clusters": [3]}, "n_clusters=.* is not allowed"),
+    ("closed", "params", {"normalize": 1}, "normalize=1 is not allowed"),
     ("closed", "params", {"lam": {"spec": {"kind": "evil"}}}, "unknown kind of network 'evil'"),
     ("closed", "values", {"working_shape": [10**5, 10**5]}, "do not match"),
-    ("deep", "params", {"steps": "many"}, "its parameter 'steps' cannot be 'many'"),
-    ("deep", "params", {"losses": 3}, "its parameter 'losses' cannot be 3"),
+    ("deep", "params", {"steps": "many"}, "steps='many' is not allowed"),
+    ("deep", "params", {"losses": 3}, "losses=3 is not allowed"),
     ("scattering", "params", {"J": 12, "L": 1}, "filters are larger|at least 4096"),
-    ("scattering", "params", {"L": 10**6}, "its filters are larger than its components"),
-    ("scattering", "params", {"J": -1}, "J must be a whole number"),
+    ("scattering", "params", {"L": 10**6}, "L=1000000 is not allowed"),
+    ("scattering", "params", {"J": -1}, "J=-1 is not allowed"),
     ("scattering", "values", {"sample_shape": [9000, 9000]}, "its filters are larger"),
     ("scattering", "values", {"sample_shape": [16, 16]}, "its components do not match"),
-    ("encoder", "params", {"name": ["x"]}, "its parameter 'name'"),
-    ("encoder", "params", {"batch_size": -1}, "batch_size must be a whole number"),
+    ("encoder", "params", {"name": ["x"]}, "name=.* is not allowed"),
+    ("encoder", "params", {"batch_size": -1}, "batch_size=-1 is not allowed"),
     ("encoder", "values", {"n_features_out": 10**12}, "1000000000000 features of an image"),
 ]
 

@@ -257,9 +257,9 @@ def test_components_are_at_most_the_samples(digits):
     ("options", "X", "said"),
     [
         ({"J": 5}, np.zeros((4, 16, 16), np.uint8), "at least 32 x 32 pixels; these are 16 x 16"),
-        ({"J": 0}, np.zeros((4, 16, 16), np.uint8), "J must be a whole number of at least 1"),
-        ({"n_components": 0}, np.zeros((4, 16, 16), np.uint8), "n_components must be"),
-        ({"batch_size": 2.5}, np.zeros((4, 16, 16), np.uint8), "batch_size must be"),
+        ({"J": 0}, np.zeros((4, 16, 16), np.uint8), "J=0 is not allowed: an integer of at least 1"),
+        ({"n_components": 0}, np.zeros((4, 16, 16), np.uint8), "n_components=0 is not"),
+        ({"batch_size": 2.5}, np.zeros((4, 16, 16), np.uint8), "batch_size=2.5 is not"),
         ({}, np.zeros((4, 64)), r"images \(n, h, w\)"),
         ({}, np.zeros((1, 16, 16)), "at least 2 samples"),
         ({}, np.full((4, 16, 16), "a"), "not real numbers"),

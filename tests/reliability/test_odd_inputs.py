@@ -125,20 +125,26 @@ def test_arrays_are_not_resized_beyond_the_memory(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--lam", "1_0.5"), "lam must be a positive number or 'auto'; got '1_0.5'"),
+        (("--lam", "1_0.5"), "lam='1_0.5' is not allowed: a number of at least 1e-30"),
         (("--subspace-dim", "1_0"), "--subspace-dim takes a number; got '1_0'"),
         (("--subspace-dim=1_0",), "--subspace-dim takes a number; got '1_0'"),
         (("--seed", "1_0"), "--seed takes a number; got '1_0'"),
         (("--steps", "\u0663"), "--steps takes a number"),
-        (("--steps", "9" * 400), "steps must be at most 1e+18; got 99999999999999999999..."),
-        (("--learning-rate", "1e300"), "learning_rate must be a number from 0 to 1000"),
+        (
+            ("--steps", "9" * 400),
+            "999 is not allowed: an integer of at least 0 and at most 1e+18",
+        ),
+        (
+            ("--learning-rate", "1e300"),
+            "learning_rate=1e+300 is not allowed: a number of",
+        ),
         (
             ("--learning-rate", "1e300", "--method", "dsc"),
-            "learning_rate must be a number from 0 to 1000",
+            "learning_rate=1e+300 is not allowed: a number of",
         ),
         (
             ("--learning-rate", "1e300", "--features", "autoencoder"),
-            "must be a number from 0 to 1000",
+            "is not allowed: a number of at least 0 and at most 1000",
         ),
         (("-k", "1_0"), "-k takes an integer or auto; got '1_0'"),
         (("-k", "9" * 5000), "-k takes an integer or auto; got '999"),
@@ -257,7 +263,9 @@ def test_links_are_followed_at_every_level_and_none_leads_round(tmp_path):
     picture(tmp_path / "elsewhere" / "4.png", 4)
     picture(tmp_path / "elsewhere" / "below" / "5.png", 5)
     (top / "a" / "deep" / "link").symlink_to(tmp_path / "elsewhere")
-    (top / "b" / "file.png").symlink_to(tmp_path / "elsewhere" / "4.png")
+    picture(tmp_path / "outside" / "6.png", 6)
+    (top / "b" / "file.png").symlink_to(tmp_path / "outside" / "6.png")
+    (top / "b" / "twice.png").symlink_to(tmp_path / "elsewhere" / "4.png")  # as z/4.png
     (top / "c").symlink_to(tmp_path / "elsewhere" / "below")
     for place, target in {
         "a/up": "..",
@@ -425,6 +433,15 @@ def test_few_distinct_samples_are_as_many_clusters(name):
         assert make(name, n_clusters=4).fit_predict(X).tolist() == expected
     with pytest.warns(UserWarning, match="1 cluster was found where 3 were asked for"):
         assert make(name).fit_predict(np.full((12, 5), 2.5)).tolist() == [0] * 12
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_clusters_of_equal_samples_are_not_looked_for(name, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(3, 5))[[0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]]
+    monkeypatch.setattr("dcfsc.spectral.clustering.assign_labels", None)  # it is not called
+    model = make(name, n_clusters=3).fit(X)
+    assert model.labels_.tolist() == [0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]
+    assert model.confidence_.tolist() == [1.0] * 12
 
 
 def test_zero_and_minus_zero_are_the_same_sample():

@@ -138,7 +138,7 @@ def test_a_state_without_what_belongs_to_it_is_refused(saved, message):
         ({"lam": 0.5}, True),
         ({"subspace_dim": 2.0}, True),
         ({"unit_length": False}, True),
-        ({"form": "features"}, False),
+        ({"form": "features"}, True),
         ({"sparse_exact": False}, False),
     ],
 )

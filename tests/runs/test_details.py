@@ -270,7 +270,7 @@ def test_large_runs_are_bounded() -> None:
         _embedding=embedding,
         labels_=labels,
         _memberships=spectral.certain(labels, k),
-        assign="kmeans",
+        _assign=lambda: "kmeans",
         n_clusters_=k,
         device="cpu",
         _ridge_features=lambda: None,

@@ -84,7 +84,12 @@ def test_options_go_to_the_method_or_else_to_the_features(bars: Dataset, tmp_pat
     [
         ("closed-form", "scatering", {}, "unknown features 'scatering'. Did you mean 'scattering'"),
         ("closed-form", "scattering", {"steps": 3}, "no option 'steps'"),
-        ("closed-form", "autoencoder", {"learning_rate": -1.0}, "learning-rate must be a positive"),
+        (
+            "closed-form",
+            "autoencoder",
+            {"learning_rate": -1.0},
+            "learning_rate=-1.0 is not",
+        ),
     ],
 )
 def test_wrong_choices_leave_nothing_behind(bars, tmp_path, method, features, options, said):

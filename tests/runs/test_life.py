@@ -174,7 +174,7 @@ def test_resuming_a_finished_run_returns_it_and_refuses_another(
         again = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", resume=True)
     assert again.record == first.record
     assert np.array_equal(again.labels, first.labels)
-    moved = Dataset("synthetic", data.X + 1)
+    moved = Dataset("synthetic", data.X + 1, data.y)
     for changed, given, said in (
         (data, {"random_state": 1}, "differs in random_state;"),
         (data, {"n_clusters": 4}, "differs in n_clusters;"),

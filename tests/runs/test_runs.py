@@ -13,6 +13,7 @@ import pytest
 from running import fit_run
 
 from dcfsc.datasets import Dataset, finite, synthetic
+from dcfsc.datasets.digest import digest_of_labels
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
@@ -60,6 +61,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "dtype": "float32",
         "fingerprint": run_record.fingerprint(data.X),
         "classes": 3,
+        "labels": digest_of_labels(data.y),
         "notes": data.notes,
         "directory": None,  # where paths start from; these samples have none
         "reading": None,

@@ -43,7 +43,7 @@ def estimator(path=None, callbacks=(), **options):
         "random_state": 3,
         "verbose": False,
         "device": "cpu",
-        "checkpoint_every": 0,
+        **({} if path is None else {"checkpoint_every": 0}),
         **options,
     }
     return DCFSC(3, checkpoint=path, callbacks=callbacks, **given)

@@ -26,7 +26,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
-from dcfsc.errors import InputError
+from dcfsc.parameters import FLAG, Checked, real, table
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 START = 16  # entries of a row at first; as many may join in the first round, then twice as many
 ROUNDS, STEPS, ROUGH = 30, 200, 0.01
 BLOCK = 2**24  # entries of K looked at together
+ETA = real(1e-6, 1e6)  # by less, the sums of K / eta would be lost in rounding
 
 
 @dataclass(frozen=True)
-class DoublyStochastic:
+class DoublyStochastic(Checked):
     """(A + A') / 2 without its diagonal, A the doubly stochastic matrix nearest to |C| / eta.
 
     ``relative=True`` takes |C| over the mean of its rows' largest magnitudes, so that the scale of
@@ -51,10 +52,7 @@ class DoublyStochastic:
     relative: bool = True
     tol: float = 1e-6
 
-    def __post_init__(self) -> None:
-        for name, value in (("eta", self.eta), ("tol", self.tol)):
-            if not 0.0 < value < float("inf"):
-                raise InputError(f"{name} must be a positive number; got {value}.")
+    _table = table(eta=ETA, relative=FLAG, tol=real(1e-12, 0.1))
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         scale = 1.0

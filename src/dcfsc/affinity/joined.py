@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from dcfsc.parameters import NONE, instance_of, real, table
+
 from .topk import TopK, count_components
 
 if TYPE_CHECKING:
@@ -26,14 +28,19 @@ class Joined(TopK):
     other: sp.csr_array | None = None
     weight: float = 0.02  # chosen with the labels of three image sets in view
 
+    _table = table(
+        other=NONE | instance_of(sp.csr_array, "a csr_array"), weight=real(0.0).needs("other")
+    )
+
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         if self.other is None:
             return super().__call__(operator, n_clusters)
         other = self.weight * by_degrees(self.other)
-        own = replace(self, other=None, grow=False)(operator, n_clusters)
+        alone = TopK(**{name: getattr(self, name) for name in vars(TopK())})
+        own = replace(alone, grow=False)(operator, n_clusters)
         joined = sp.csr_array(by_degrees(own) + other)
         if self.grow and count_components(joined) > n_clusters:
-            own = replace(self, other=None)(operator, n_clusters)
+            own = alone(operator, n_clusters)
             joined = sp.csr_array(by_degrees(own) + other)
         return joined
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from dcfsc.errors import InputError
+from dcfsc.parameters import SHARE, Checked, real, table, whole
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(Checked):
     """Energy threshold, symmetrise, rank dim * K + 1, cosine of the rows, power.
 
     1. Per column of C keep the largest magnitudes until they hold more than ``share`` of the
@@ -32,13 +32,7 @@ class LowRank:
     power: float = 1.0
     double_below: int = 4096
 
-    def __post_init__(self) -> None:
-        check_share(self.share)
-        if self.dim < 1 or self.power <= 0:
-            raise InputError(
-                f"dim must be at least 1 and power positive; got dim={self.dim}, "
-                f"power={self.power}."
-            )
+    _table = table(share=SHARE, dim=whole(1), power=real(0.01, 100), double_below=whole(0))
 
     def __call__(self, operator: Operator, n_clusters: int) -> Tensor:
         C = keep_energy(operator.dense(), self.share)
@@ -52,11 +46,6 @@ class LowRank:
             A = A.pow_(self.power)
         largest = A.max()
         return 0.5 * (A + A.mT) / torch.where(largest > 0, largest, torch.ones_like(largest))
-
-
-def check_share(share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise InputError(f"share must lie in (0, 1]; got {share}.")
 
 
 def keep_energy(C: Tensor, share: float) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from dcfsc.errors import InputError
+from dcfsc.parameters import Checked, table, whole
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -20,7 +20,7 @@ TIE = 1e-9  # of a coefficient of unit length: less than a cosine's digits that 
 
 
 @dataclass(frozen=True)
-class NearestCodes:
+class NearestCodes(Checked):
     """A = (W + W') / 2, W_ij = 1 for the k samples j whose codes are nearest to that of sample i.
 
     A code is a row of C, here its ``n_nonzero`` largest coefficients with their signs, at unit
@@ -43,10 +43,7 @@ class NearestCodes:
     k: int = 3
     n_nonzero: int = 50
 
-    def __post_init__(self) -> None:
-        for name, value in (("k", self.k), ("n_nonzero", self.n_nonzero)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1; got {value}.")
+    _table = table(k=whole(1), n_nonzero=whole(1))
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         graphs = [self._graph(part) for part in operator.parts]

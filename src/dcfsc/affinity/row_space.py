@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from dcfsc.parameters import Checked, real, table, whole
+
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
-class RowSpace:
+class RowSpace(Checked):
     """A = (U U') ** power, element-wise, from the unit rows of U sqrt(S).
 
     U, S are the right singular pairs of C with S > tol S_1 (samples in rows; the paper, with
@@ -22,6 +24,8 @@ class RowSpace:
 
     tol: float = 1e-4
     power: int = 4
+
+    _table = table(tol=real(0.0, 1.0), power=whole(1, 100))
 
     def __call__(self, operator: Operator, n_clusters: int) -> Tensor:
         C = operator.dense().to(torch.float64)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from dcfsc.parameters import FLAG, SHARE, Checked, table
+
 from .base import AffinityMatrix
-from .low_rank import check_share, keep_energy
+from .low_rank import keep_energy
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(Checked):
     """A_ij = |C_ij| / max_k |C_ik| + |C_ji| / max_k |C_jk|, sparse where the
     coefficients are.
 
@@ -29,8 +31,7 @@ class Symmetric:
     scale: bool = True
     share: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_share(self.share)
+    _table = table(scale=FLAG, share=SHARE)
 
     def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix:
         if operator.sparse is not None:

@@ -13,7 +13,8 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
+from dcfsc.parameters import FLAG, Checked, one_of, real, table, whole
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -21,14 +22,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dcfsc")
 
 LARGEST_K = 64
-SCALES = ("auto", "cosine", "maximum", "none")
-SEARCHES = ("exact", "approximate")
-SIGNS = ("auto", "both", "positive")
 FEW_OPPOSITES = 0.25  # half way between none and the half that subspaces through the origin have
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Checked):
     """W_ij = w_ij ** power for the k largest w_ij of each row, A = W + W', sparse.
 
     ``scale="cosine"``: w_ij = |H_ij| / sqrt(h_i h_j), the cosine of the whitened samples, which has
@@ -62,14 +60,14 @@ class TopK:
     search: Literal["exact", "approximate"] = "exact"
     signs: Literal["auto", "both", "positive"] = "auto"
 
-    def __post_init__(self) -> None:
-        for name, known in (("scale", SCALES), ("search", SEARCHES), ("signs", SIGNS)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
-        if self.k < 1 or self.power <= 0:
-            raise InputError(
-                f"k must be at least 1 and power positive; got k={self.k}, power={self.power}."
-            )
+    _table = table(
+        k=whole(1),
+        power=real(0.01, 100),
+        scale=one_of("auto", "cosine", "maximum", "none"),
+        grow=FLAG,
+        search=one_of("exact", "approximate"),
+        signs=one_of("auto", "both", "positive"),
+    )
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         k, largest = self.k, min(LARGEST_K, operator.n - 1)

@@ -26,6 +26,7 @@ from dcfsc.cli.options import (
     reading_for,
     sources,
 )
+from dcfsc.errors import InputError
 
 # Options that only apply to training a network: each of them selects a network.
 TRAINING_OPTIONS = (
@@ -69,7 +70,7 @@ def fit(
             metavar="DIR", help="Folder for the results.", show_default="runs/DATA-METHOD"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
@@ -97,7 +98,6 @@ def fit(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=0,
             metavar="N",
             help="Training steps.",
             show_default="100; views: 1500, without a GPU 300; dsc: 300",
@@ -142,7 +142,7 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="How the embedding becomes labels.",
-            show_default="filtered for closed-form; else kmeans",
+            show_default="filtered for closed-form and views; else kmeans",
         ),
     ] = None,
     features: Annotated[
@@ -167,7 +167,6 @@ def fit(
     pretrain_epochs: Annotated[
         int | None,
         typer.Option(
-            min=0,
             metavar="N",
             help="Epochs of pre-training by reconstruction.",
             show_default="60; with --weights: 0",
@@ -182,7 +181,6 @@ def fit(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1,
             metavar="N",
             help="Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
@@ -208,9 +206,7 @@ def fit(
     ] = False,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(
-            min=0, metavar="SECONDS", help="How often to save the training.", show_default="30"
-        ),
+        typer.Option(metavar="SECONDS", help="How often to save the training.", show_default="30"),
     ] = None,
     dist_timeout: Annotated[
         float | None,
@@ -223,7 +219,8 @@ def fit(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="Use the samples unchanged and plain k-means: faster, less accurate."
+            "--fast",
+            help="Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
         ),
     ] = False,
     verbose: Annotated[
@@ -259,13 +256,13 @@ def fit(
         "batch_size": batch_size,
         "checkpoint_every": checkpoint_every,
     }
-    if fast:
-        options |= {"representation": representation or "given", "assign": assign or "kmeans"}
     from dcfsc.runs.life import method_in
 
     begun = method_in(out) if resume and out is not None else None
     trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
     default = begun or ("dcfsc" if trains and features is None else "closed-form")
+    if fast:
+        options |= _faster(method or default, representation, assign)
     reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.automatic import execute_auto
@@ -312,6 +309,15 @@ def fit(
     elif talk:
         before = [] if watched else output.start_facts(run.record)
         output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+
+
+def _faster(method: str, representation: str | None, assign: str | None) -> dict[str, str]:
+    """What --fast sets: what is slow about the closed form, and was not chosen otherwise."""
+    if method not in ("closed-form", "auto"):
+        raise InputError(f"--fast is for the method 'closed-form'; it has no effect on {method!r}.")
+    if representation and assign:
+        raise InputError("--fast has no effect beside --representation and --assign; leave it out.")
+    return {"representation": representation or "given", "assign": assign or "kmeans"}
 
 
 def _shown(run: Any) -> dict[str, Any]:

@@ -80,18 +80,22 @@ def load_samples(
 ) -> Dataset:
     """Load DATA with the given options; ``reading`` applies where an option is not set."""
     from dcfsc.datasets import load
+    from dcfsc.parameters import SEED
     from dcfsc.stages import stage
 
     height_width = None
+    SEED.check("seed", seed)
     if size is not None:
         match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", size.strip())
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
-    if size is not None:
-        reading = None
-    elif reading is not None and color is not None:
+    if reading is not None and color is not None:
         reading = replace(reading, gray=not color)
+    if height_width is not None and reading is not None:
+        # of a run the colours and the levels stay; what an encoder would read is not asked for
+        plain = replace(reading, size=height_width, crop=1.0, keep_aspect=False)
+        reading = plain if reading.levels else None
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
     stage("reading %s", spec)

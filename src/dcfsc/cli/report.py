@@ -19,6 +19,7 @@ from dcfsc.cli.options import (
     load_samples,
     sources,
 )
+from dcfsc.errors import InputError
 
 
 def report(
@@ -46,6 +47,8 @@ def report(
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.reporting import draw, page_of
 
+    if data is None and not (size is None and color is None and not skip_broken):
+        raise InputError("--size, --color, --gray and --skip-broken are for --data; add it.")
     saved = read_run(run)
     page = page_of(saved, out, overwrite=overwrite, inputs=sources(data))
     details = saved.details()

@@ -44,7 +44,7 @@ def suggest_k(
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Weights of the auto-encoder.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
     color: ColorOption = None,
@@ -58,6 +58,7 @@ def suggest_k(
     """
     reading = reading_for(features, device, data)
     samples = load_samples(data, None, size, color, skip_broken, seed, reading)
+    from dcfsc.estimators.registry import create_features
     from dcfsc.runs.clusters import suggest_for_run
 
     options: dict[str, Any] = {
@@ -66,7 +67,11 @@ def suggest_k(
         "random_state": seed,
         "weights": weights,
     }
-    suggestion = suggest_for_run(samples, options, features, method=method, max_k=max_k).to_dict()
+    transformer = None
+    if features is not None:
+        transformer, options = create_features(features, "closed-form", options)
+    found = suggest_for_run(samples, options, transformer, method=method, max_k=max_k)
+    suggestion = found.to_dict()
     if as_json:
         print(json.dumps(suggestion))
         return

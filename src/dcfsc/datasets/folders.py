@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, deque
+from dataclasses import replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from dcfsc.datasets.image_stream import stream_images
 from dcfsc.datasets.images import ImageSource, Reading, check_size, natural_order, read_images
 from dcfsc.datasets.working_size import working_size
 from dcfsc.errors import InputError, writable
+from dcfsc.journal import kind_of
 
 # what cameras and their programs write
 PHOTOGRAPHS = (".jpg", ".jpeg", ".webp", *images.AVIF_SUFFIXES, *images.HEIC_SUFFIXES)
@@ -45,12 +48,18 @@ def load_folder(
     sources = [ImageSource.file(f) for f in files]
     size, lazy = check_size(size), reading is not None
     notes = [skipped]
+    if reading is None or reading.levels == images.OF_THE_SET:
+        headers = list(images.each(images.read_header, sources, skip_broken or lazy))
+        levels, more = _choose_levels([header for header in headers if header is not None])
     if reading is None:
         gray = not _any_colour(sources, skip_broken) if gray is None else gray
         if size is None:
-            size, note = _choose_size(sources, gray, skip_broken)
+            size, note = _choose_size(sources, headers, gray)
             notes.append(note)
-        reading = Reading(size, gray)
+        reading = Reading(size, gray, levels=images.OF_THE_SET)
+    if reading.levels == images.OF_THE_SET:
+        reading = replace(reading, levels=levels)
+        notes += more
     X: Any
     if lazy or len(files) * prod(reading.sample_shape()) > streamed.STREAM_BYTES:
         X, kept = stream_images(str(folder), sources, reading, skip_broken)
@@ -93,15 +102,10 @@ def _mostly_photographs(files: list[Path]) -> bool:
 
 
 def _choose_size(
-    sources: list[ImageSource], gray: bool, skip_broken: bool
+    sources: list[ImageSource], headers: list[images.Header | None], gray: bool
 ) -> tuple[tuple[int, int], str]:
     """The size at which to read images, from their headers, and a note where it is not theirs."""
-
-    def header(source: ImageSource) -> tuple[int, int]:
-        with images.decoding(source) as opened:
-            return images.header_size(opened)
-
-    found = [size for size in images.each(header, sources, skip_broken) if size is not None]
+    found = [header.size for header in headers if header is not None]
     if not found:
         raise images.none_readable(sources)
     chosen = working_size(found, 1 if gray else 3)
@@ -114,10 +118,27 @@ def _choose_size(
     return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
 
 
+def _choose_levels(headers: list[images.Header]) -> tuple[tuple[int, int], list[str]]:
+    """Which 16-bit values become 0 and 255, and what reading with eight bits changes."""
+    deep, levels, notes = [h.levels for h in headers if h.levels is not None], images.FULL, []
+    if deep and len(deep) == len(headers):
+        low, high = min(low for low, _ in deep), max(high for _, high in deep)
+        if low < high and (low, high) != levels:
+            levels = low, high
+            notes.append(f"16-bit values from {low:,} to {high:,} are scaled to 0 to 255")
+    elif deep:
+        notes.append("16-bit images are scaled by their full range, as others have 8 bits")
+    if any(header.deep_colour for header in headers):
+        notes.append("colours of 16 bits are read with 8 bits")
+    if transparent := sum(header.transparent for header in headers):
+        notes.append(f"transparency is shown over white: {transparent:,} images")
+    return levels, notes
+
+
 def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
     """Image files in natural order, each one's sub-folder (None: flat folder), what was skipped."""
-    flat, grouped, others = _walk(folder)
-    skipped = _skipped(others)
+    flat, grouped, others, left_out = _walk(folder)
+    skipped = "; ".join([*([_skipped(others)] if others else []), *left_out])
     groups = [
         (image, writable(sub.name))
         for sub, found in sorted(grouped.items(), key=lambda item: natural_order(item[0]))
@@ -141,8 +162,6 @@ def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
 
 def _skipped(others: Counter[str]) -> str:
     """How many files of which kinds are no images, and which of them an extra could read."""
-    if not others:
-        return ""
     ranked = sorted(others.items(), key=lambda item: (-item[1], item[0] or "~"))
     kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in ranked]
     named = ", ".join(kinds[:KINDS_NAMED]) + (", ..." if kinds[KINDS_NAMED:] else "")
@@ -154,16 +173,19 @@ def _skipped(others: Counter[str]) -> str:
     return text
 
 
-def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str]]:
+def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str], list[str]]:
     """The images in the folder itself, those below each of its sub-folders, and other files.
 
-    Links to files and folders are followed at every level. No folder is entered twice, nor one
-    that the folder lies in, so that no link leads round; what lies here itself goes before what a
-    link leads to.
+    Sub-folders that dcfsc wrote are left out, and so are links to images that are here anyway; the
+    last list says so. Other links to files and folders are followed at every level. No folder is
+    entered twice, nor one that the folder lies in, so that no link leads round; what lies here
+    itself goes before what a link leads to.
     """
     top = folder.resolve()
     entered = {_identity(place) for place in (top, *top.parents)}
-    flat, subs, others = _entries(folder)
+    links: set[Path] = set()
+    flat, subs, others = _entries(folder, links)
+    written = 0
     groups: dict[Path, list[Path]] = {sub: [] for sub in subs}
     here = [(sub, sub) for sub in reversed(subs) if not sub.is_symlink()]
     linked = deque((sub, sub) for sub in subs if sub.is_symlink())
@@ -173,17 +195,28 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
         if identity in entered:
             continue
         entered.add(identity)
-        found, subs, more = _entries(path)
+        if kind_of(path) is not None:
+            written += 1
+            continue
+        found, subs, more = _entries(path, links)
         groups[group] += found
         others += more
         here += [(sub, group) for sub in reversed(subs) if not sub.is_symlink()]
         linked += [(sub, group) for sub in subs if sub.is_symlink()]
-    return flat, groups, others
+    left_out = [f"folders that dcfsc wrote were left out: {written}"] if written else []
+    if links:
+        last = sorted(chain(flat, *groups.values()), key=lambda i: (i in links, natural_order(i)))
+        again = links - {*{_identity(image): image for image in reversed(last)}.values()}
+        flat = [image for image in flat if image not in again]
+        groups = {sub: [i for i in found if i not in again] for sub, found in groups.items()}
+        left_out += [f"links to images of the set were left out: {len(again)}"] if again else []
+    return flat, groups, others, left_out
 
 
-def _entries(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+def _entries(folder: Path, links: set[Path]) -> tuple[list[Path], list[Path], Counter[str]]:
     """Images, folders in natural order, and the kinds of other files; links are what they lead to.
 
+    Images that are links are added to ``links``.
     Left out are hidden entries, what macOS adds to archives, and pipes, which would be waited for.
     """
     found, folders, others = [], [], Counter[str]()
@@ -199,6 +232,8 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
                 suffix = os.path.splitext(entry.name)[1].lower()
                 if suffix in known:
                     found.append(Path(entry.path))
+                    if link:
+                        links.add(found[-1])
                 else:
                     others[suffix] += 1
     return found, sorted(folders, key=natural_order), others

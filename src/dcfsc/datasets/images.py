@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,8 @@ WORKERS = min(8, os.cpu_count() or 1)
 TOGETHER = 256  # images handed to the threads at a time
 GAP = 2  # a JPEG is decoded at no less than so many times the size it is then reduced to
 CHANNELS = (1, 3, 4)
+FULL = (0, 65535)
+OF_THE_SET: tuple[int, ...] = ()  # levels that the images of a folder are to tell
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 
 
@@ -68,13 +70,15 @@ class Reading:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    centre, or more of it where the image is small (:func:`share_taken`).
+    centre, or more of it where the image is small (:func:`share_taken`). ``levels`` are the values
+    of 16-bit grey that become 0 and 255.
     """
 
     size: tuple[int, int]
     gray: bool = True
     crop: float = 1.0
     keep_aspect: bool = False
+    levels: tuple[int, ...] = FULL
 
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
@@ -89,6 +93,28 @@ class Reading:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of what is read of an image."""
         return self.size if self.gray else (3, *self.size)
+
+
+class Header(NamedTuple):
+    """(height, width) of an image, and what of it has more than eight bits.
+
+    ``levels`` are the smallest and the largest value of 16-bit grey.
+    """
+
+    size: tuple[int, int]
+    levels: tuple[int, int] | None
+    deep_colour: bool
+    transparent: bool
+
+
+def read_header(source: ImageSource) -> Header:
+    with decoding(source) as opened:
+        size, transparent = header_size(opened), opened.has_transparency_data
+        if not _is_deep_gray(opened):
+            deep = ";16" in str(getattr(opened, "tile", [])[:1])
+            return Header(size, None, deep, transparent)
+        values = np.asarray(opened)
+        return Header(size, (int(values.min()), int(values.max())), False, False)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -155,10 +181,7 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     with decoding(source) as opened:
         height, width = header_size(opened)
         opened.draft(None, _enough(opened, reading))
-        sixteen = opened.mode.startswith("I;16") or (
-            opened.mode == "I" and opened.format in ("PPM", "PNG")
-        )
-        image = _eight_bits(ImageOps.exif_transpose(opened), sixteen, reading.gray)
+        image = _eight_bits(ImageOps.exif_transpose(opened), _is_deep_gray(opened), reading)
         left, top, right, bottom = reading.box(width, height)
         across, down = image.width / width, image.height / height  # less than 1 after a draft
         box = (
@@ -250,19 +273,26 @@ def broken(source: ImageSource, error: Exception) -> InputError:
     )
 
 
-def _eight_bits(image: PILImage, sixteen: bool, gray: bool) -> PILImage:
-    """The image in mode L or RGB; 16-bit grey is scaled, where a plain convert would clip it."""
+def _is_deep_gray(opened: PILImage) -> bool:
+    return opened.mode[:4] == "I;16" or (opened.mode == "I" and opened.format in ("PPM", "PNG"))
+
+
+def _eight_bits(image: PILImage, deep: bool, reading: Reading) -> PILImage:
+    """The image in mode L or RGB, over white; a plain convert would clip 16-bit grey."""
     from PIL import Image
 
-    if sixteen:
-        values = np.asarray(image).astype(np.float32)
-        values /= 257
-        image = Image.fromarray(np.round(values, out=values).astype(np.uint8))
+    if deep:
+        low, high = reading.levels
+        values = (np.asarray(image).astype(np.float32) - low) * np.float32(255 / (high - low))
+        image = Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError(
             f"32-bit pixels (mode {image.mode}) have no known range; save 8 or 16 bits"
         )
-    return image.convert("L" if gray else "RGB")
+    elif image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("L" if reading.gray else "RGB")
 
 
 @contextmanager

@@ -78,6 +78,9 @@ def load(
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
+    if (gray is not None or skip_broken) and not _is_folder(spec):
+        name = "skip_broken" if gray is None else "gray"
+        raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
     try:
         if isinstance(spec, str) and spec in NAMED:
             data = _load_named(spec, labels, size, reading, options)
@@ -88,6 +91,10 @@ def load(
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
+
+
+def _is_folder(spec: str | Path) -> bool:
+    return not (isinstance(spec, str) and spec in NAMED) and Path(spec).expanduser().is_dir()
 
 
 def _load_named(

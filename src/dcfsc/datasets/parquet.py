@@ -18,7 +18,7 @@ from dcfsc.datasets.dataset import (
     refuse_bomb,
     unreadable,
 )
-from dcfsc.datasets.tables import label_column
+from dcfsc.datasets.tables import INDEX, INDEX_NOTE, is_index, label_column
 from dcfsc.errors import InputError
 
 
@@ -39,6 +39,9 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
         label = label_column(columns, labels, path)
         features = [c for i, c in enumerate(columns) if i != label]
         n = file.metadata.num_rows
+        first = features[0] if len(features) > 1 and INDEX.fullmatch(features[0]) else None
+        indexed = first is not None and is_index(file.read([first]).column(0).to_numpy())
+        features = features[indexed:]
         if not features or n == 0:
             raise InputError(f"{path} holds {n} rows of {len(features)} feature columns.")
         X: Any = None
@@ -48,6 +51,7 @@ def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
         if label is not None:
             y, classes = _labels(file.read([columns[label]]).column(0), columns[label], path)
             notes = f"labels from column {columns[label]!r}"
+        notes = "; ".join(filter(None, (INDEX_NOTE if indexed else "", notes)))
         if X is None or X.nbytes <= streamed.STREAM_BYTES:
             X = _matrix(file.read(features), features, path)
     named = features if X.shape[1:] == (len(features),) else None

@@ -19,6 +19,10 @@ from dcfsc.errors import InputError, plain_number
 
 COLUMNS = 1_000_000  # cells of text take many times their bytes; a wider table is not read
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
+NO_NAMES = MISSING | {"none", "missing", "unknown", "nil", "#n/a", "undefined"}  # of a column
+# what pandas calls a data frame's index when it reads or writes it as a column
+INDEX = re.compile(r"|Unnamed: 0(\.\d+)?")
+INDEX_NOTE = "the row numbers in the unnamed first column were left out"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
     Separators are commas, semicolons, tabs or blanks. ``labels`` names the label column; columns
     without a header are named 0, 1, 2, ... and -1 is the last. Empty cells become NaN. The first
     row counts as a header if a cell of it is text above a number, if all of it is text, if it
-    names a label column, or if it reads 0, 1, 2, ...; ``header`` decides where that guess fails.
+    names a label column, or if it reads 0, 1, 2, ...; numbers beside the text must be whole and
+    differ. ``header`` decides where that guess fails. The index of a data frame, whole numbers in
+    an unnamed first column, is left out.
     """
     layout = _layout(path, labels, header)
     label = label_column(layout.columns, labels, path)
@@ -45,12 +51,14 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
         raise InputError(f"{path} has no column besides the label {layout.columns[label or 0]!r}.")
     notes = []
     X = _numbers(path, layout, features)
-    unnamed = layout.has_header and layout.columns[features[0]] == "" and X.shape[1] > 1
-    if unnamed and np.array_equal(X[:, 0], np.arange(len(X))):
-        # what pandas writes before the first column unless told index=False
+    if layout.has_header and header is None and any(map(_is_number, layout.columns)):
+        shown = ", ".join(layout.columns[:3]) + (", ..." if len(layout.columns) > 3 else "")
+        notes.append(f"the first row ({shown}) was read as a header")
+    named = layout.has_header and X.shape[1] > 1 and INDEX.fullmatch(layout.columns[features[0]])
+    if named and is_index(X[:, 0]):
         X = np.ascontiguousarray(X[:, 1:])
         features = features[1:]
-        notes.append("the row numbers in the unnamed first column were left out")
+        notes.append(INDEX_NOTE)
     y, names = None, None
     if label is not None:
         y, names = encode_labels(_as_labels(_label_values(path, layout, label)), path)
@@ -59,6 +67,12 @@ def load_csv(path: Path, *, labels: str | None = None, header: bool | None = Non
     return Dataset(
         path.stem, X, y, label_names=names, notes="; ".join(notes), feature_names=columns
     )
+
+
+def is_index(values: np.ndarray) -> bool:
+    """Whether a first column that :data:`INDEX` names is one: whole numbers, each of them once."""
+    whole = values.dtype.kind in "iuf" and np.isfinite(values).all() and (values == np.rint(values))
+    return len(np.unique(values)) == len(values) and bool(np.all(whole))
 
 
 def read_label_column(path: Path, n: int) -> np.ndarray:
@@ -113,16 +127,25 @@ def _separator(path: Path, line: str) -> str | None:
 
 
 def _is_header(first: Sequence[str], second: Sequence[str] | None, labels: str | None) -> bool:
-    if all(not _is_number(c) for c in first):
+    text = [c for c in first if not _is_number(c)]
+    if labels in text:
         return True
-    if any(c == labels or c.lower() in LABEL_KEYS for c in first if not _is_number(c)):
-        return True
+    if len(text) == len(first):
+        return any(c.lower() not in NO_NAMES and c.strip("?-*.") for c in text)
     named = list(first[1:] if first[0] == "" else first)
     if len(named) >= 3 and named == [str(i) for i in range(len(named))]:
         return True  # a table of numbers as pandas writes it when its columns have no names
-    return second is not None and any(
-        c and not _is_number(c.replace("_", "")) and _is_number(d)
+    # beside numbers only words are names: another odd cell is a value of a table without a header
+    numbers = [c for c in first if _is_number(c)]
+    whole = all(c.isdecimal() for c in numbers) and len({*numbers}) == len(numbers)
+    words = all(re.match(r"[^\W\d]", c) and c.lower() not in NO_NAMES for c in text if c)
+    if not whole or not words or second is None:
+        return False
+    # a y above text may well be a yes
+    return any(
+        c and (_is_number(d) or (c.lower() in LABEL_KEYS and c.lower() != "y"))
         for c, d in zip(first, second, strict=False)
+        if not _is_number(c)
     )
 
 

@@ -18,7 +18,9 @@ from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
 from dcfsc.self_expression import Operator
+from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 from dcfsc.stages import stage
 
 from . import sharded
@@ -26,6 +28,7 @@ from .diagnostics import Diagnostics
 from .validation import check_n_clusters, groups_of_equal_samples
 
 HISTORY = "history_"
+DEVICE = Kind(lambda v: not isinstance(v, bool) and bool(resolve_device(v)), "a device")
 
 
 class Estimator(BaseEstimator):
@@ -54,6 +57,7 @@ def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
             )
         earlier = vars(self).get(HISTORY)
         try:
+            check(self)
             return fit(self, *args, **kwargs)
         except BaseException:
             for name in _fitted_names(self):
@@ -78,9 +82,17 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
 
     n_clusters: Any
     affinity: Any
-    assign: str
+    assign: str | None
     device: Any
     random_state: Any
+
+    _table = table(
+        n_clusters=whole(1) | one_of("auto"),
+        affinity=one_of(*affinities.names()) | CALLABLE,
+        assign=one_of(*ASSIGNMENTS),
+        device=DEVICE,
+        random_state=SEED,
+    )
 
     n_clusters_: int
     labels_: np.ndarray
@@ -96,6 +108,11 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         """The affinity, by name or as an object."""
         return self.affinity
 
+    def _assign(self) -> str:
+        """How the embedding becomes labels."""
+        assert self.assign is not None
+        return self.assign
+
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
@@ -104,8 +121,9 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
         coefficients say.
         """
+        groups = groups_of_equal_samples(X, n_clusters)
         if distributed.active():
-            sharded.cluster(self, operator, n_clusters, random_state)
+            sharded.cluster(self, operator, n_clusters, random_state, groups)
             return
         self.coefficients_ = operator
         self.__dict__.pop("share_", None)
@@ -115,18 +133,18 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         result = spectral.cluster(
             matrix,
             n_clusters,
-            assign=self.assign,
+            assign=self._assign(),
             random_state=random_state,
             device=spectral.place_for(matrix, operator.device),
             assign_device=spectral.place_for_rows(operator.device),
+            labels=groups,
         )
         self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
         self._set_embedding(result.embedding)
-        groups = groups_of_equal_samples(X, n_clusters)
-        self.labels_ = result.labels if groups is None else groups
+        self.labels_ = result.labels
         self._set_memberships(
             spectral.memberships(
-                result.embedding, result.labels, n_clusters, self.affinity_matrix_, self.assign
+                result.embedding, result.labels, n_clusters, self.affinity_matrix_, self._assign()
             )
             if groups is None
             else spectral.certain(groups, n_clusters)
@@ -148,7 +166,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         if self.labels_.max() < K:
             model._set_memberships(spectral.certain(self.labels_, K))
             return model
-        kept = spectral.default_components(self.assign, K, len(self.labels_))
+        kept = spectral.default_components(self._assign(), K, len(self.labels_))
         model._set_embedding(
             replace(
                 self._embedding, vectors=self.embedding_[:, :kept], values=self.eigenvalues_[:kept]
@@ -157,13 +175,13 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         model.labels_ = spectral.assign(
             model._embedding,
             K,
-            method=self.assign,
+            method=self._assign(),
             random_state=check_random_state(self.random_state),
             device=spectral.place_for_rows(resolve_device(self.device)),
         )
         model._set_memberships(
             spectral.memberships(
-                model._embedding, model.labels_, K, self.affinity_matrix_, self.assign
+                model._embedding, model.labels_, K, self.affinity_matrix_, self._assign()
             )
         )
         return model

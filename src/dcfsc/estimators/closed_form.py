@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -11,24 +11,23 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import distributed
-from dcfsc.datasets.images import check_size
-from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import one_of, table, whole
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.estimate import announce_long_work
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
-from dcfsc.self_expression.solve import check_form
-from dcfsc.stages import announced, stage
+from dcfsc.self_expression.solve import Form
+from dcfsc.stages import announced
 
 from .base import SubspaceClusterer
-from .number_of_clusters import number_for
+from .number_of_clusters import graph_of, number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import as_float, check_array, check_lam
+from .validation import GRAPH, SUBSPACE_DIM, as_float, check_array, compared_shape, fixed_lam
 
 
 @dataclass(eq=False, repr=False)
@@ -131,14 +130,20 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     device: Any = "auto"
     random_state: Any = None
 
+    _table = table(
+        **GRAPH,
+        subspace_dim=SUBSPACE_DIM,
+        form=one_of(*get_args(Form)),
+        n_neighbors=whole(1),
+    )
+
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
-        check_form(self.form)
-        self.working_shape_ = self._working_shape()
-        setting = self._setting(n_clusters, check_lam(self.lam))
+        self.working_shape_ = compared_shape(self.sample_shape_, self.working_size)
+        setting = self._setting(n_clusters, fixed_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
         if announced() and setting.sparse_exact and not distributed.active():
@@ -161,21 +166,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         Z = as_float(X, resolve_device(self.device), self.working_shape_)
         return Z.reshape(X.shape[0], -1)
 
-    def _working_shape(self) -> tuple[int, ...]:
-        shape = self.sample_shape_
-        if self.working_size is None or len(shape) == 1:
-            return shape
-        if isinstance(self.working_size, str) and self.working_size == "auto":
-            reduced = working_shape(shape)
-            if reduced != shape:
-                stage("images are compared at %d x %d", *reduced[-2:])
-            return reduced
-        size = check_size(self.working_size)
-        assert size is not None
-        return (*shape[:-2], *size)
-
     def _setting(self, n_clusters: int, lam: float | None) -> Setting:
-        affinity = affinities.get(self.affinity, n_clusters)
         return Setting(
             sample_shape=self.working_shape_,
             n_clusters=n_clusters,
@@ -183,7 +174,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
             subspace_dim=self.subspace_dim,
             form=self.form,
             unit_length=bool(self.normalize),
-            sparse_exact=isinstance(affinity, affinities.TopK) and affinity.search == "exact",
+            **graph_of(affinities.get(self.affinity, n_clusters)),
         )
 
     def _solve(self) -> Operator:
@@ -225,7 +216,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         prefix = "representation."
         self._representation = restore(
             str(values["representation"]),
-            self._setting(self.n_clusters_, check_lam(self.lam)),
+            self._setting(self.n_clusters_, fixed_lam(self.lam)),
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)},
             values["representation_values"],
             device,

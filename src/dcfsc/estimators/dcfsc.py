@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dcfsc import distributed
+from dcfsc import parameters as p
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
@@ -24,18 +25,20 @@ from dcfsc.training import (
     encode,
     train,
 )
+from dcfsc.training.precision import PRECISIONS
 
-from .base import SubspaceClusterer
+from .base import ASSIGNMENTS, SubspaceClusterer
 from .deep import LEARNING_RATE, identity
 from .number_of_clusters import number_for
 from .persistence import Persistent
 from .prediction import Predictor, restored_memberships
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import check_array, check_at_least, check_lam, local_generator
-from .views import ViewEstimator
+from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
+from .views import NUMBERS, TRAININGS, ViewEstimator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 STEPS = 100
+_BY_ITSELF = "_training", "reconstruction"
 
 
 @dataclass(eq=False, repr=False)
@@ -116,7 +119,9 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         Have PyTorch's compiler build the network's kernels before the first step, which takes some
         twenty seconds and pays for long trainings on a GPU. Two such runs may differ in
         rounding.
-    affinity, assign, n_neighbors, device, random_state
+    assign : str or None
+        How the embedding becomes labels; None is "kmeans", and "filtered" for views.
+    affinity, n_neighbors, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
         A file to which training saves its state, and resumes from if it exists: to the same result,
@@ -165,7 +170,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     precision: str | None = None
     compile: bool = False
     affinity: Any = "topk"
-    assign: str = "kmeans"
+    assign: str | None = None
     n_neighbors: int = 10
     device: Any = "auto"
     random_state: Any = None
@@ -174,24 +179,44 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
     verbose: bool | str = "auto"
     callbacks: Sequence[Callback] = ()
 
+    _table = p.table(
+        lam=LAM,
+        subspace_dim=SUBSPACE_DIM,
+        training=p.one_of(*TRAININGS) | p.NONE,
+        views=(p.one_of("auto") | NUMBERS).needs("_training", "views"),
+        losses=(p.NONE | NUMBERS).needs("_training", "views"),
+        partners=p.whole(0).needs("_training", "views"),
+        weights=(p.PATH | p.NONE).needs(*_BY_ITSELF),
+        pretrain_epochs=(p.whole(0) | p.NONE).needs(*_BY_ITSELF),
+        steps=p.whole(0) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE) | p.NONE,
+        pretrain_batch_size=p.whole(1).needs(*_BY_ITSELF),
+        batch_size=p.whole(1) | p.NONE,
+        terms=p.CALLABLES.needs(*_BY_ITSELF),
+        tol=(p.POSITIVE | p.NONE).needs(*_BY_ITSELF),
+        patience=p.whole(1).needs(*_BY_ITSELF).needs("tol"),
+        precision=p.one_of(*PRECISIONS) | p.NONE,
+        compile=p.FLAG,
+        assign=p.one_of(*ASSIGNMENTS) | p.NONE,
+        n_neighbors=p.whole(1),
+        checkpoint=p.PATH | p.NONE,
+        checkpoint_every=p.real(0.0).needs("checkpoint"),
+    )
+
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
-        fixed = check_lam(self.lam)
-        if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 1)
+        fixed = fixed_lam(self.lam)
         random_state = common_random_state(self.random_state)
         checkpoint = None
         if self.checkpoint is not None:
-            check_at_least("checkpoint_every", self.checkpoint_every, 0.0)
             checkpoint = Checkpoint(self.checkpoint, identity(self, X), self.checkpoint_every)
         self._forget_views()
         if self._training() == "views":
             self._fit_views(X, n_clusters, random_state, checkpoint)
         else:
-            self._refuse_view_options()
             self._fit_reconstruction(X, n_clusters, fixed, random_state, checkpoint)
         return self
 

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import distributed, networks
+from dcfsc import parameters as p
+from dcfsc.datasets.digest import BYTES, digest_of
 from dcfsc.machine import resolve_device
 from dcfsc.training import (
     Callback,
@@ -29,14 +31,14 @@ from dcfsc.training import (
 )
 from dcfsc.training.progress import progress_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
 from .persistence import Persistent
-from .validation import check_array, check_at_least, check_learning_rate, local_generator
+from .validation import check_array, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
-WITNESSES = 256  # samples that a checkpoint remembers the data by
+NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 
 
 class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -54,6 +56,18 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     verbose: bool | str
     callbacks: Sequence[Callback]
 
+    _table = p.table(
+        network=NETWORK,
+        weights=p.PATH | p.NONE,
+        pretrain_epochs=p.whole(0) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE),
+        pretrain_batch_size=p.whole(1),
+        device=DEVICE,
+        random_state=p.SEED,
+        verbose=p.VERBOSE,
+        callbacks=p.CALLABLES,
+    )
+
     network_: Any
     input_scale_: float
     history_: History
@@ -67,10 +81,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
-        check_at_least("pretrain_batch_size", self.pretrain_batch_size, 1)
         rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
-        check_learning_rate(rate)
-        check_at_least("steps", steps, 0)
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
         self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
@@ -78,7 +89,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         epochs = self.pretrain_epochs
         if epochs is None:
             epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
-        check_at_least("pretrain_epochs", epochs, 0)
         with progress_bar(self.verbose, epochs, steps) as bar:
             self.history_ = History(callbacks=(*self.callbacks, bar))
             if epochs:
@@ -180,27 +190,19 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
 def identity(estimator: Any, X: Any) -> str:
     """A fingerprint of what a training run is: its parameters and its samples.
 
-    What changes nothing in the result is left out. The samples are told by their shape and by up
-    to ``WITNESSES`` of them, each digested by the process that has it: the same fingerprint
-    however many there are.
+    What changes nothing in the result is left out. Each process digests its samples, and the
+    fingerprint is the same however many there are. The labels of a run, which only score it, are
+    bound as well: the scores are those of the labels that it began with.
     """
     passing = {"device", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
     given = estimator.get_params(deep=False).items()
     told = {k: repr(v) for k, v in sorted(given) if k not in passing}
+    told["labels"] = str(getattr(estimator, "_bound_labels", None))
     counts = distributed.row_counts(len(X), torch.device("cpu"))
-    first, n = sum(counts[: distributed.rank()]), sum(counts)
-    rows = np.unique(np.linspace(0, n - 1, min(n, WITNESSES)).astype(np.int64)) - first
-    own = [_digest(X[int(i)]) for i in rows[(rows >= 0) & (rows < len(X))]]
-    witnesses = distributed.gather_rows(
-        torch.frombuffer(bytearray(b"".join(own)), dtype=torch.uint8).view(-1, 32)
-        if own
-        else torch.empty(0, 32, dtype=torch.uint8)
-    )
+    own = digest_of(X, sum(counts[: distributed.rank()])).to_bytes(BYTES, "little")
+    parts = distributed.gather_rows(torch.frombuffer(bytearray(own), dtype=torch.uint8)[None])
+    total = sum(int.from_bytes(part.numpy().tobytes(), "little") for part in parts)
     digest = hashlib.sha256(json.dumps(told).encode())
-    digest.update(f"{(n, *X.shape[1:])} {X.dtype}".encode())
-    digest.update(witnesses.numpy().tobytes())
+    digest.update(f"{(sum(counts), *X.shape[1:])} {X.dtype}".encode())
+    digest.update((total % (1 << 8 * BYTES)).to_bytes(BYTES, "little"))
     return digest.hexdigest()
-
-
-def _digest(sample: Any) -> bytes:
-    return hashlib.sha256(np.ascontiguousarray(sample).tobytes()).digest()

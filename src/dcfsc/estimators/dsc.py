@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from sklearn.utils import check_random_state
 
-from dcfsc.errors import unknown_name
 from dcfsc.machine import require_memory, resolve_device
+from dcfsc.parameters import HUGE, NONE, POSITIVE, one_of, real, table, whole
 from dcfsc.self_expression import ExplicitCoefficients
 from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, train_dsc
 
@@ -79,13 +79,22 @@ verbose, callbacks
     verbose: bool | str = "auto"
     callbacks: Sequence[Callback] = ()
 
+    _table = table(
+        norm=one_of("l1", "l2"),
+        coefficient_weight=real(0.0),
+        self_expression_weight=real(0.0),
+        reconstruction_weight=real(0.0),
+        initial=real(-HUGE),
+        steps=whole(0),
+        tol=POSITIVE | NONE,
+        patience=whole(1).needs("tol"),
+    )
+
     def fit(self, X: Any, y: Any = None) -> DSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
         X = check_array(self, X, reset=True, least_samples=2)
         n = X.shape[0]
         n_clusters = self.n_clusters_ = number_for(self, X)
-        if self.norm not in ("l1", "l2"):
-            raise unknown_name("norm", self.norm, ("l1", "l2"))
         device = resolve_device(self.device)
         # C, gradient, two Adam averages, and as many again for the affinity behind it.
         require_memory(8 * 4 * n * n, n, "DSC", device, "DCFSC or ClosedFormSubspaceClustering")

@@ -23,12 +23,13 @@ from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
 from dcfsc.features.encoders import Encoder
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
 from dcfsc.stages import progress, stage
 from dcfsc.training.progress import counting_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .persistence import Persistent
-from .scattering_features import check_whole, images
+from .scattering_features import images
 
 OPEN = "_opened"  # the network, with what it was opened as: a copy opens its own
 CHUNK = 256  # images whose features are kept together: what an interruption may cost
@@ -81,10 +82,16 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _table = table(
+        name=PATH | NONE,
+        batch_size=whole(1) | NONE,
+        cache=PATH | NONE,
+        device=DEVICE,
+        verbose=VERBOSE,
+    )
+
     def fit(self, X: Any, y: Any = None) -> EncoderFeatures:
         """Open the network for images X: files by their paths, (n, h, w), or (n, c, h, w)."""
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size)
         self.identity_ = self.open().identity
         X = self._images(X)
         self.sample_shape_ = tuple(int(s) for s in X.shape[1:])
@@ -155,7 +162,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            return X.read_as(replace(reading(self._checked()), gray=X.reading.gray))
+            wanted = replace(reading(self._checked()), gray=X.reading.gray)
+            return X.read_as(replace(wanted, levels=X.reading.levels))
         if _are_paths(X):
             sources = [ImageSource.file(Path(path)) for path in X]
             return StreamedImages("X", sources, reading(self._checked()))
@@ -213,8 +221,6 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         if self.name is not None:
             self.name = NameInFile(self.name)
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size)
         self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from dcfsc import self_expression
-from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic
-from dcfsc.errors import InputError
+from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic, names
+from dcfsc.affinity.doubly_stochastic import ETA
+from dcfsc.parameters import CALLABLE, FLAG, INFINITE, NONE, POSITIVE, one_of, real, table, whole
 
 from .shallow import ShallowClusterer
 
@@ -51,6 +52,13 @@ eigenvalues_, n_iter_, residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(
+        lam=POSITIVE | INFINITE,
+        norm=one_of("l21", "l1"),
+        solver=one_of("admm", "alm"),
+        max_iter=whole(1),
+    )
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.low_rank_representation(
@@ -93,6 +101,8 @@ eigenvalues_, n_iter_, residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(tau=POSITIVE | NONE, alpha=POSITIVE | INFINITE | NONE)
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.low_rank_subspace(Z, self.tau, self.alpha)
@@ -140,6 +150,13 @@ eigenvalues_, n_iter_, residual_
     device: Any = "auto"
     random_state: Any = None
 
+    _table = table(
+        l1=POSITIVE,
+        l2=(POSITIVE | NONE).needs("outliers", True),
+        outliers=FLAG,
+        max_iter=whole(1).needs("outliers", True),
+    )
+
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.dense_self_expression(
             Z, self.l1, self.l2, outliers=self.outliers, max_iter=self.max_iter
@@ -181,6 +198,8 @@ residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(lam=POSITIVE)
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.solve(Z, self.lam)
@@ -228,13 +247,19 @@ residual_
     device: Any = "auto"
     random_state: Any = None
 
+    _table = table(
+        eta1=POSITIVE,
+        eta2=ETA.needs("affinity", "auto"),
+        eta3=real(0.0),
+        affinity=one_of("auto", *names()) | CALLABLE,
+    )
+
     def _affinity(self) -> Any:
         if self.affinity == "auto":
             return DoublyStochastic(self.eta2, relative=False)
         return self.affinity
 
     def _solve(self, Z: Tensor) -> Any:
-        check_weights(self.eta1, self.eta2, self.eta3)
         if self.eta3 == 0:
             return self_expression.solve(Z, self.eta1)
         total = self.eta1 + self.eta3
@@ -243,6 +268,9 @@ residual_
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+        if self.eta3 == 0:
+            entries = n * min(n, 200) * (dtype.itemsize + 8)  # of A
+            return 8 * (n * d + 4 * min(n, d) ** 2) + entries
         return self_expression.elastic_net_self_expression_memory(n, d, dtype)
 
 
@@ -286,8 +314,9 @@ class JDSSC(ShallowClusterer):
     device: Any = "auto"
     random_state: Any = None
 
+    _table = table(eta1=POSITIVE, eta2=ETA, eta3=real(0.0), tol=POSITIVE, max_iter=whole(1))
+
     def _solve(self, Z: Tensor) -> Any:
-        check_weights(self.eta1, self.eta2, self.eta3)
         return self_expression.joint_affinity(
             Z,
             self.eta1,
@@ -300,10 +329,3 @@ class JDSSC(ShallowClusterer):
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
         return self_expression.joint_affinity_memory(n, d, dtype)
-
-
-def check_weights(eta1: float, eta2: float, eta3: float) -> None:
-    for name, value, least in (("eta1", eta1, True), ("eta2", eta2, True), ("eta3", eta3, False)):
-        if not (0 < value < float("inf") or (value == 0 and not least)):
-            kind = "a positive number" if least else "zero or a positive number"
-            raise InputError(f"{name} must be {kind}; got {value!r}.")

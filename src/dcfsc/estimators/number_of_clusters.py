@@ -16,7 +16,6 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,11 +27,11 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import distributed, spectral
 from dcfsc.datasets import Streamed
-from dcfsc.datasets.working_size import working_shape
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.metrics.cluster_counts import evenness, separation, slopes, unevenness
 from dcfsc.neighbours import unit_rows
+from dcfsc.parameters import CALLABLE, NONE, SEED, check_call, one_of, table, whole
 from dcfsc.representations import Part, Representation, choose, create
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
@@ -42,10 +41,28 @@ from dcfsc.spectral.clustering import default_components
 from dcfsc.spectral.coupling import coupling, halves
 from dcfsc.stages import stage
 
+from .base import DEVICE
 from .deep import AutoencoderFeatures
-from .validation import as_float, check_array, check_n_clusters
+from .validation import (
+    GRAPH,
+    SUBSPACE_DIM,
+    as_float,
+    check_array,
+    check_n_clusters,
+    compared_shape,
+    fixed_lam,
+)
 
-METHODS = ("closed-form", "dcfsc")
+TABLE = table(
+    **{name: kind.needs("method", "closed-form") for name, kind in GRAPH.items()},
+    method=one_of("closed-form", "dcfsc"),
+    max_k=whole(2) | NONE,
+    subspace_dim=SUBSPACE_DIM,
+    affinity=one_of(*affinities.names()) | CALLABLE,
+    max_samples=whole(4),
+    device=DEVICE,
+    random_state=SEED,
+)
 MADE_FOR = 3  # numbers of clusters that graphs are made for, from 2 to the largest
 NEIGHBOURHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
@@ -141,9 +158,11 @@ def suggest_k(
     max_k: int | None = None,
     *,
     method: str = "closed-form",
+    lam: float | str = "auto",
     subspace_dim: float | None = None,
     normalize: bool = True,
     representation: str = "auto",
+    working_size: Any = "auto",
     affinity: Any = "topk",
     max_samples: int = MOST_SAMPLES,
     device: Any = "auto",
@@ -165,9 +184,7 @@ def suggest_k(
         (trained for reconstruction alone, which needs no K).
     subspace_dim : float or None
         The m of tr H = K m, as in the estimators.
-    normalize : bool
-        Scale every sample to unit length first ("closed-form" only).
-    representation : str
+    lam, normalize, representation, working_size
         As in `ClosedFormSubspaceClustering` ("closed-form" only).
     affinity : str or callable
         As in the estimators.
@@ -189,13 +206,13 @@ def suggest_k(
     >>> suggest_k(synthetic(240, 4, 3, 40, random_state=0).X, random_state=0).k
     4
     """
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
+    check_call(suggest_k, TABLE, locals().__getitem__)
     if network and method != "dcfsc":
         raise InputError(f"the options {', '.join(network)} need method='dcfsc'.")
     rng = check_random_state(random_state)
     X = _drawn(check_array(BaseEstimator(), X, reset=True, least_samples=4), max_samples, rng)
     largest = _largest(max_k, len(X))
+    affinity = affinities.get(affinity, largest)
     seed = int(rng.randint(2**31 - 1))
     place = resolve_device(device)
     if method == "dcfsc":
@@ -203,16 +220,16 @@ def suggest_k(
         Z = as_float(encoder.fit_transform(X), place)
         shape, normalize, representation = tuple(Z.shape[1:]), False, "given"
     else:
-        shape = working_shape(X.shape[1:])
+        shape = compared_shape(tuple(X.shape[1:]), working_size)
         Z = as_float(X, place, shape).reshape(len(X), -1)
     _refuse_one_point(unit_rows(Z) if normalize else Z, normalize)
     setting = Setting(
         sample_shape=shape,
         n_clusters=round(math.sqrt(2 * largest)),
+        lam=fixed_lam(lam),
         subspace_dim=subspace_dim,
         unit_length=normalize,
-        sparse_exact=isinstance(affinity := affinities.get(affinity, largest), affinities.TopK)
-        and affinity.search == "exact",
+        **graph_of(affinity),
     )
     chosen, rows, _ = choose(create(representation, setting), Z, setting)
     graphs = _graphs(chosen, rows, largest, affinity, seed)
@@ -226,20 +243,26 @@ def number_for(estimator: Any, X: Any) -> int:
     n_clusters = estimator.n_clusters
     if not isinstance(n_clusters, str):
         return check_n_clusters(n_clusters, distributed.total_count(X.shape[0]))
-    if n_clusters != "auto":
-        raise InputError(f'n_clusters must be a whole number or "auto"; got {n_clusters!r}.')
     if distributed.active():
         raise InputError('n_clusters="auto" needs all samples in one process; give a number.')
     try:
-        return suggest_k(
-            X,
-            subspace_dim=getattr(estimator, "subspace_dim", None),
-            representation=getattr(estimator, "representation", "auto"),
-            device=estimator.device,
-            random_state=estimator.random_state,
-        ).k
+        return suggest_k(X, **options_for(estimator)).k
     except InputError as error:
         raise InputError(f'n_clusters="auto" finds no number of clusters: {error}') from error
+
+
+def options_for(estimator: Any) -> dict[str, Any]:
+    """The options with which :func:`suggest_k` looks at graphs like those of an estimator's fit."""
+    names = ["subspace_dim", "device", "random_state"]
+    names += [*GRAPH, "affinity"] if hasattr(estimator, "representation") else []
+    return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+
+
+def graph_of(affinity: Any) -> dict[str, Any]:
+    """What a representation needs to know of the affinity."""
+    if not isinstance(affinity, affinities.TopK):
+        return {"sparse_exact": False}
+    return {"sparse_exact": affinity.search == "exact", "signs": affinity.signs}
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +325,7 @@ def _graphs(
             tol=TOLERANCE,
             device=spectral.place_for(A, rows.device),
         )
-        return Graph(k, size == 1.0, A, embedding)
+        return Graph(k, size == 1.0, A.cpu().numpy() if isinstance(A, Tensor) else A, embedding)
 
     stage("looking at %d graphs", len(operators) * len(sizes))
     items = [(k, operator, size) for k, operator in operators for size in sizes]
@@ -351,17 +374,13 @@ def _refuse_one_point(Z: Tensor, scaled: bool) -> None:
 def _largest(max_k: int | None, n: int) -> int:
     if max_k is None:
         return max(2, min(LARGEST, n // SAMPLES_EACH))
-    if not isinstance(max_k, Integral) or isinstance(max_k, bool) or not 2 <= max_k <= n - 2:
-        raise InputError(
-            f"max_k is {max_k!r}; give a whole number from 2 to {n - 2}, as there are {n} samples."
-        )
+    if max_k > n - 2:
+        raise InputError(f"max_k={max_k} is not allowed: at most {n - 2} of {n} samples.")
     return int(max_k)
 
 
 def _drawn(X: Any, most: int, rng: np.random.RandomState) -> Any:
     """At most ``most`` rows of X, in their order."""
-    if not isinstance(most, Integral) or most < 4:
-        raise InputError(f"max_samples is {most!r}; give a whole number of at least 4.")
     if len(X) <= most:
         return X
     rows = np.sort(rng.choice(len(X), int(most), replace=False))

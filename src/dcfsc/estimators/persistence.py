@@ -6,10 +6,9 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,18 +23,19 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.files import header_of
 from dcfsc.networks import from_dict
 from dcfsc.ownership import Output
+from dcfsc.parameters import check
 from dcfsc.training.checkpoint import fingerprint
 
-from .validation import check_at_least, check_n_clusters
+from .validation import check_n_clusters
 
 FORMAT = 2
-# Places on the disk of whoever fitted, and what JSON cannot hold, are neither saved nor read.
-PLACES, FUNCTIONS = ("cache", "checkpoint", "weights"), ("callbacks", "terms")
+# Places on the disk of whoever fitted, and what only a training has, are neither saved nor read.
+PLACES, OF_TRAINING = ("cache", "checkpoint", "weights"), ("callbacks", "terms", "checkpoint_every")
 NO_PLACE = (None, "auto")
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
 _AFFINITIES = {
-    kind.__name__: kind
-    for kind in (affinities.LowRank, affinities.RowSpace, affinities.Symmetric, affinities.TopK)
+    name: getattr(affinities, name)
+    for name in ("DoublyStochastic", "LowRank", "NearestCodes", "RowSpace", "Symmetric", "TopK")
 }
 
 
@@ -65,11 +65,13 @@ class Persistent:
         tensors, values = self._state()
         if hasattr(self, "n_clusters_"):
             values = {**values, "n_clusters": int(self.n_clusters_)}
+        if hasattr(self, "feature_names_in_"):
+            values = {**values, "feature_names": list(self.feature_names_in_)}
         params = {
             name: encode_parameter(name, value)
             for name, value in self.get_params(deep=False).items()  # type: ignore[attr-defined]
+            if is_kept(name, value)
         }
-        params = {name: value for name, value in params.items() if is_kept(name, value)}
         contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
         header = {
             "format": FORMAT,
@@ -91,16 +93,20 @@ class Persistent:
                 f"use {header['class']}.load."
             )
         try:
-            params = decode_parameters(cls, header["params"])
+            saved = header["params"].items()
+            params = {name: decode_parameter(v) for name, v in saved if is_kept(name, v)}
             model = cls(**params)
             if device is not None:
                 model.set_params(device=device)  # type: ignore[attr-defined]
             if "labels" in tensors:
                 own: Any = model
                 own.n_clusters_ = header["values"].get("n_clusters", params["n_clusters"])
+            check(model, effects=False)
             check_labels(model, tensors)
             check_network(header["values"], tensors)
             model._restore(tensors, header["values"])
+            if "feature_names" in header["values"]:
+                name_features(model, header["values"]["feature_names"])
         except InputError as error:
             raise InputError(f"{path} cannot be used: {error}") from None
         except torch.OutOfMemoryError:
@@ -154,6 +160,13 @@ def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
     return InputError(f"{path} is damaged or not a dcfsc model ({told}).")
 
 
+def name_features(model: Any, names: Sequence[str]) -> None:
+    """Give a fitted model the names of the columns it was fitted on, as if X had had them."""
+    if (len(names),) != tuple(model.sample_shape_) or not all(isinstance(n, str) for n in names):
+        raise InputError("its feature names do not match its samples; fit and save it again.")
+    model.feature_names_in_ = np.array(names, dtype=object)
+
+
 def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
     """A clustering's labels are those of its clusters, and its other numbers can be used."""
     for name, value in tensors.items():
@@ -165,7 +178,6 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
     if labels.ndim != 1 or labels.dtype not in (torch.int32, torch.int64) or not len(labels):
         raise InputError("its labels are not whole numbers, one for each sample.")
     check_n_clusters(n_clusters, len(labels))
-    check_at_least("n_neighbors", getattr(model, "n_neighbors", 1), 1)
     if not 0 <= int(labels.min()) <= int(labels.max()) < int(n_clusters):
         raise InputError(f"its labels do not match {n_clusters} clusters.")
     for name in {"features", "latents"} & tensors.keys():
@@ -203,7 +215,7 @@ def encode_parameter(name: str, value: Any) -> Any:
         return {"spec": value.to_dict()}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.random.RandomState | np.random.Generator):
+    if isinstance(value, np.random.RandomState):
         return None  # the stream's position is spent; a reloaded model is fitted already
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
@@ -218,33 +230,9 @@ def encode_parameter(name: str, value: Any) -> Any:
     )
 
 
-def decode_parameters(cls: type, saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that ``save`` wrote: known ones, of the types that they have in the class."""
-    kinds, found = get_type_hints(cls), {}
-    for name, value in saved.items():
-        if not is_kept(name, value):
-            continue
-        found[name] = decode_parameter(value)
-        if name not in kinds or not fits(found[name], kinds[name]):
-            raise InputError(f"its parameter {repr(name)[:40]} cannot be {repr(value)[:40]}.")
-    return found
-
-
 def is_kept(name: str, value: Any) -> bool:
     """Whether a parameter goes into a file, or comes from one; else it has its default."""
-    return name not in FUNCTIONS and (name not in PLACES or value in NO_PLACE)
-
-
-def fits(value: Any, kind: Any) -> bool:
-    """Whether a value that was JSON has the type of an annotation; numbers are all alike."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(fits(value, each) for each in get_args(kind))
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    kind = get_origin(kind) or kind
-    if kind in (int, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return kind is Any or isinstance(value, kind)
+    return name not in OF_TRAINING and (name not in PLACES or value in NO_PLACE)
 
 
 def decode_parameter(value: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dcfsc.datasets.images import Reading
+from dcfsc.datasets.images import OF_THE_SET, Reading
 from dcfsc.errors import InputError, unknown_name
 
 from .base import SubspaceClusterer
@@ -94,7 +95,7 @@ def reading_for(features: str | None, device: Any) -> Reading | None:
         return None
     transformer, _ = create_features(features, "closed-form", {"device": device})
     assert isinstance(transformer, EncoderFeatures)
-    return reading(transformer.open())
+    return replace(reading(transformer.open()), levels=OF_THE_SET)
 
 
 def load_model(path: Any, device: Any = None) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,12 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import FLAG, NONE, VERBOSE, table, whole
 from dcfsc.training.progress import counting_bar
 
-from .base import Estimator
+from .base import DEVICE, Estimator
 from .persistence import Persistent
+from .validation import as_numpy
 
 MOST_FILTERS = 1 << 25  # numbers in the filters of a model in a file
 
@@ -92,12 +93,20 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _table = table(
+        J=whole(1, 12),
+        L=whole(1, 64),
+        n_components=whole(1) | NONE,
+        center=FLAG,
+        scale_paths=FLAG,
+        unit_rows=FLAG,
+        batch_size=whole(1),
+        device=DEVICE,
+        verbose=VERBOSE,
+    )
+
     def fit(self, X: Any, y: Any = None) -> ScatteringFeatures:
         """Find the principal components for images X (n, h, w) or (n, c, h, w)."""
-        for name in ("J", "L", "batch_size"):
-            check_whole(name, getattr(self, name))
-        if self.n_components is not None:
-            check_whole("n_components", self.n_components)
         X = images(X)
         if len(X) < 2:
             raise InputError("principal components need at least 2 samples; there is 1.")
@@ -108,9 +117,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         else:
             self.input_scale_ = largest_magnitude_scale(self._chunks(X, "range"))
         self._model = self._build()
-        wanted = None if self.n_components is None else int(self.n_components)
         chunks = map(self._model.coefficients, self._chunks(X, "covariance"))
-        self._model.fit(chunks, len(X), wanted, bool(self.center))
+        self._model.fit(chunks, len(X), self.n_components, self.center)
         self._expose()
         return self
 
@@ -126,7 +134,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         out = np.empty((len(X), len(self.components_)), np.float32)
         start = 0
         for chunk in self._chunks(X, "projection"):
-            features = self._model.transform(chunk, bool(self.unit_rows))
+            features = self._model.transform(chunk, self.unit_rows)
             out[start : start + len(chunk)] = features.cpu().numpy()
             start += len(chunk)
         return out
@@ -134,10 +142,10 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     def _build(self) -> ScatteringComponents:
         return ScatteringComponents(
             self.sample_shape_,
-            int(self.J),
-            int(self.L),
+            self.J,
+            self.L,
             input_scale=self.input_scale_,
-            scale_paths=bool(self.scale_paths),
+            scale_paths=self.scale_paths,
             device=resolve_device(self.device),
         )
 
@@ -149,7 +157,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self._n_features_out = len(self.components_)
 
     def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
-        rows = int(self.batch_size)
+        rows = self.batch_size
         with counting_bar(self.verbose, len(X), what) as bar:
             for start in range(0, len(X), rows):
                 chunk = np.array(X[start : start + rows])
@@ -171,8 +179,6 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
-        for name in ("J", "L", "batch_size"):
-            check_whole(name, getattr(self, name))
         padded = [side + 3 * 2 ** min(self.J, 40) for side in self.sample_shape_[-2:]]
         if math.prod(padded) * self.J * self.L > max(MOST_FILTERS, 8 * len(tensors["mean"])):
             raise InputError("its filters are larger than its components; fit and save it again.")
@@ -188,7 +194,7 @@ def images(X: Any, what: str = "scattering features") -> Any:
     """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
     X = unmasked(X)
     if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+        X = as_numpy(X)
     elif not all(hasattr(X, name) for name in ("shape", "dtype", "ndim")):
         try:
             X = np.asarray(X)
@@ -201,8 +207,3 @@ def images(X: Any, what: str = "scattering features") -> Any:
     if X.dtype.kind not in "biuf":
         raise InputError(f"X holds values of type {X.dtype}, not real numbers.")
     return X
-
-
-def check_whole(name: str, value: Any) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
-        raise InputError(f"{name} must be a whole number of at least 1; got {value!r}.")

@@ -12,16 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.machine import require_memory, resolve_device
 from dcfsc.neighbours import unit_rows
+from dcfsc.parameters import one_of, table
 from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
 
 from .base import SubspaceClusterer
 from .number_of_clusters import number_for
 from .validation import as_float, check_array
-
-SCALES = ("none", "unit", "max")
 
 
 def scaled(Z: Tensor, scale: str) -> Tensor:
@@ -31,9 +30,7 @@ def scaled(Z: Tensor, scale: str) -> Tensor:
     if scale == "max":
         largest = Z.abs().max()
         return Z / torch.where(largest > 0, largest, torch.ones_like(largest))
-    if scale == "none":
-        return with_squares(Z)
-    raise unknown_name("scale", scale, SCALES)
+    return with_squares(Z)
 
 
 def with_squares(Z: Tensor) -> Tensor:
@@ -65,6 +62,8 @@ class ShallowClusterer(SubspaceClusterer):
     scale: str
     device: Any
     random_state: Any
+
+    _table = table(scale=one_of("none", "unit", "max"))
 
     n_iter_: int
     residual_: float

@@ -56,9 +56,16 @@ def common_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def cluster(
-    estimator: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
+    estimator: Any,
+    operator: Operator,
+    n_clusters: int,
+    random_state: np.random.RandomState,
+    groups: np.ndarray | None,
 ) -> None:
-    """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples."""
+    """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples.
+
+    ``groups`` are the clusters of this process's samples where they are known already.
+    """
     if not operator.is_divisible:
         raise InputError(
             f"{type(estimator).__name__} needs all samples in one process; many processes are for "
@@ -73,23 +80,23 @@ def cluster(
     labels = torch.empty(N, dtype=torch.int64)
     kept = min(spectral.KEPT, n_clusters)
     clusters, probabilities = torch.empty(N, kept, dtype=torch.int32), torch.empty(N, kept)
+    known = None if groups is None else distributed.gather_rows(torch.from_numpy(groups)).numpy()
     if distributed.rank() == 0:
         neighbours = _Neighbours(operator, leverage, counts)
         try:
             result = _lead(estimator, neighbours, n_clusters, random_state)
-            sure = spectral.memberships(
-                result.embedding,
-                result.labels,
-                n_clusters,
-                estimator.affinity_matrix_,
-                estimator.assign,
+            found = (result.embedding, result.labels, n_clusters, estimator.affinity_matrix_)
+            sure = (
+                spectral.memberships(*found, estimator._assign())
+                if known is None
+                else spectral.certain(known, n_clusters)
             )
         except distributed.LostPeer:
             raise
         except BaseException:
             distributed.tell(_FAILED, 0)
             raise
-        labels = torch.from_numpy(result.labels)
+        labels = torch.from_numpy(result.labels if known is None else known)
         clusters, probabilities = map(torch.from_numpy, (sure.clusters, sure.probabilities))
         distributed.tell(_LABELS, 0)
     else:
@@ -164,7 +171,7 @@ def _lead(
 ) -> spectral.SpectralResult:
     matrix = affinities.get(estimator.affinity, n_clusters)(neighbours, n_clusters)
     assert issparse(matrix)
-    options: dict[str, Any] = {"assign": estimator.assign, "random_state": random_state}
+    options: dict[str, Any] = {"assign": estimator._assign(), "random_state": random_state}
     if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
         options["device"] = spectral.place_for(matrix, neighbours.device)

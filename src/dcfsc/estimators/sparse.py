@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dcfsc import self_expression
+from dcfsc.parameters import FLAG, HUGE, NONE, POSITIVE, TINY, one_of, real, table, whole
 
 from .shallow import ShallowClusterer
 
@@ -54,6 +55,10 @@ eigenvalues_, n_iter_, residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(
+        alpha=POSITIVE, outliers=FLAG, affine=FLAG, tol=POSITIVE, max_iter=whole(1) | NONE
+    )
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.sparse_self_expression(
@@ -107,6 +112,17 @@ eigenvalues_, n_iter_, residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(
+        kernel=one_of("linear", "polynomial", "rbf"),
+        degree=whole(1, 100).needs("kernel", "polynomial"),
+        coef0=real(-HUGE).needs("kernel", "polynomial"),
+        gamma=POSITIVE | NONE,
+        alpha=POSITIVE,
+        affine=FLAG,
+        tol=POSITIVE,
+        max_iter=whole(1),
+    )
 
     def _solve(self, Z: Tensor) -> Any:
         K = self_expression.kernel_matrix(
@@ -163,15 +179,15 @@ eigenvalues_, n_iter_, residual_
     device: Any = "auto"
     random_state: Any = None
 
+    _table = table(n_nonzero=whole(1), tol=POSITIVE)
+
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.orthogonal_matching_pursuit(
-            Z, int(self.n_nonzero), self.tol, unit=self.scale == "unit"
+            Z, self.n_nonzero, self.tol, unit=self.scale == "unit"
         )
 
     def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.orthogonal_matching_pursuit_memory(
-            n, d, dtype, k=int(self.n_nonzero)
-        )
+        return self_expression.orthogonal_matching_pursuit_memory(n, d, dtype, k=self.n_nonzero)
 
 
 @dataclass(eq=False, repr=False)
@@ -220,6 +236,8 @@ residual_
     assign: str = "kmeans"
     device: Any = "auto"
     random_state: Any = None
+
+    _table = table(l1_ratio=real(TINY, 1.0), alpha=real(1.0), tol=POSITIVE, max_iter=whole(1))
 
     def _solve(self, Z: Tensor) -> Any:
         return self_expression.elastic_net_self_expression(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,29 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from dcfsc import distributed
 from dcfsc.datasets import Streamed, check_finite, unmasked
-from dcfsc.datasets.images import channels_first
+from dcfsc.datasets.images import channels_first, check_size
 from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
+from dcfsc.datasets.working_size import working_shape
 from dcfsc.errors import InputError
+from dcfsc.parameters import FLAG, NONE, POSITIVE, Kind, one_of, table, whole
+from dcfsc.representations.choice import NAME
+from dcfsc.stages import stage
 
-LARGEST_NUMBER = 1e18  # steps, epochs, samples of a batch: below what 64 bits count
-LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
+LAM = POSITIVE | one_of("auto")
+SUBSPACE_DIM = (POSITIVE | NONE).needs("lam", "auto")
+GRAPH = table(  # of the samples as they are
+    lam=LAM,
+    normalize=FLAG,
+    representation=NAME,
+    working_size=NONE | one_of("auto") | Kind(lambda v: bool(check_size(v)), "a size"),
+)
+
+
+def fixed_lam(lam: float | str) -> float | None:
+    """A number, or None for "auto"."""
+    return None if isinstance(lam, str) else float(lam)
 
 
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
@@ -36,7 +52,7 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
     else:
         X = unmasked(X)
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = as_numpy(X)
         if sp.issparse(X):
             X = _dense(estimator, X)
         if hasattr(X, "collect") and not hasattr(X, "__array__"):
@@ -59,7 +75,9 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             )
         except ValueError as error:
             # what is wrong stands in the first line; the rest recommends other estimators
-            raise InputError(str(error).strip().splitlines()[0]) from None
+            first, *rest = str(error).strip().splitlines()
+            names = rest if "feature names" in first else []
+            raise InputError(" ".join([first, *names])) from None
     if X.ndim > 4:
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."
@@ -73,6 +91,13 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
             f"{tuple(estimator.sample_shape_)}."
         )
     return X
+
+
+def as_numpy(X: Tensor) -> np.ndarray:
+    """A tensor's numbers as an array, in single precision where NumPy lacks their type."""
+    X = X.detach().cpu().to_dense()
+    lacks = X.is_floating_point() and X.dtype.itemsize < 4 and X.dtype != torch.float16
+    return (X.float() if lacks else X).numpy()
 
 
 def _kinds(X: Any) -> Any:
@@ -105,11 +130,8 @@ def _check_streamed(estimator: Any, X: Streamed, reset: bool, least_samples: int
 
 def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
     """K as an integer, if ``least`` <= K <= N."""
-    if not isinstance(n_clusters, Integral) or isinstance(n_clusters, bool):
-        raise InputError(f"n_clusters must be a whole number; got {n_clusters!r}.")
+    whole(least).check("n_clusters", n_clusters)
     count = int(n_clusters)
-    if count < least:
-        raise InputError(f"n_clusters must be at least {least}; got {count}.")
     if count > n_samples:
         raise InputError(
             f"n_clusters={count} is more than n_samples={n_samples}; "
@@ -122,52 +144,49 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
     """Groups (n,) of equal samples of X (n, ...), numbered by first appearance; None if over K.
 
     None is the answer for ordinary data, and it is known after K + 1 samples that differ. With
-    fewer groups than clusters a warning says how many.
+    fewer groups than clusters a warning says how many. Where samples are divided among processes,
+    the groups are those of all of them.
     """
     number: dict[bytes, int] = {}
     groups = np.empty(len(X), np.int64)
     rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    for start in range(0, len(X), rows):
-        for i, sample in enumerate(X[start : start + rows], start):
-            key = (sample + 0).tobytes()  # -0.0 is 0.0
-            groups[i] = number.setdefault(key, len(number))
-            if len(number) > n_clusters:
-                return None
-    if len(number) < n_clusters:
-        clusters = "1 cluster was" if len(number) == 1 else f"{len(number)} clusters were"
+    samples = (x for i in range(0, len(X), rows) for x in X[i : i + rows])
+    for i, sample in enumerate(samples):
+        key = hashlib.sha256((sample + 0).tobytes()).digest()  # -0.0 is 0.0
+        groups[i] = number.setdefault(key, len(number))
+        if len(number) > n_clusters:
+            break
+    keys = torch.frombuffer(bytearray(b"".join(number)), dtype=torch.uint8).view(-1, 32)
+    everyone = dict.fromkeys(key.tobytes() for key in distributed.gather_rows(keys).numpy())
+    if len(everyone) > n_clusters:
+        return None
+    if len(everyone) < n_clusters:
+        clusters = "1 cluster was" if len(everyone) == 1 else f"{len(everyone)} clusters were"
         warnings.warn(
-            f"{clusters} found where {n_clusters} were asked for: the {len(X)} samples have "
-            f"{len(number)} distinct values.",
+            f"{clusters} found where {n_clusters} were asked for: the "
+            f"{int(distributed.total_number(len(X)))} samples have {len(everyone)} distinct "
+            "values.",
             UserWarning,
             stacklevel=5,
         )
-    return groups
+    place = {key: group for group, key in enumerate(everyone)}
+    return np.array([place[key] for key in number], np.int64)[groups]
 
 
-def check_learning_rate(value: Any) -> None:
-    number: Any = value
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= number <= LARGEST_RATE:
+def compared_shape(shape: tuple[int, ...], working_size: Any) -> tuple[int, ...]:
+    """The shape of a sample (..., h, w) when it is compared; ``working_size`` is of images."""
+    if isinstance(working_size, str):
+        reduced = working_shape(shape)
+        if reduced != shape:
+            stage("images are compared at %d x %d", *reduced[-2:])
+        return reduced
+    if working_size is None:
+        return shape
+    if len(shape) == 1:
         raise InputError(
-            f"learning_rate must be a number from 0 to {LARGEST_RATE:g}, mostly 1e-5 to 0.1; "
-            f"got {value!r}."
+            f"working_size={working_size!r} has no effect: the samples are vectors, not images."
         )
-
-
-def check_lam(lam: Any) -> float | None:
-    """A positive number, or None for "auto"."""
-    if isinstance(lam, str) and lam == "auto":
-        return None
-    if not isinstance(lam, Real) or not 0.0 < float(lam) < float("inf"):
-        raise InputError(f"lam must be a positive number or 'auto'; got {lam!r}.")
-    return float(lam)
-
-
-def check_at_least(name: str, value: Any, least: float) -> None:
-    number: Any = value  # which as a float may be too large
-    if not isinstance(value, Real) or isinstance(value, bool) or not number >= least:
-        raise InputError(f"{name} must be a number of at least {least:g}; got {value!r}.")
-    if LARGEST_NUMBER < number < float("inf"):
-        raise InputError(f"{name} must be at most {LARGEST_NUMBER:g}; got {str(value)[:20]}...")
+    return (*shape[:-2], *map(int, working_size))
 
 
 def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None) -> Tensor:

@@ -14,8 +14,9 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import distributed, networks, spectral
 from dcfsc.affinity import Joined, TopK, by_degrees
-from dcfsc.errors import InputError, unknown_name
 from dcfsc.machine import resolve_device
+from dcfsc.parameters import Kind, real, whole
+from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.training import (
     Checkpoint,
@@ -36,9 +37,16 @@ from .deep import NetworkEstimator
 from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_specs_for
 from .prediction import CLUSTERS, PROBABILITIES
 from .sharded import check_whole
-from .validation import check_array, check_at_least, check_learning_rate, local_generator
+from .validation import check_array, local_generator
 
 TRAININGS = ("reconstruction", "views")
+NUMBERS = Kind(
+    lambda v: (
+        isinstance(v, Mapping)
+        and all(isinstance(name, str) and real(0.0).test(x) for name, x in v.items())
+    ),
+    "a mapping from names to numbers of at least 0, as {'contrast': 1.0}",
+)
 # With a GPU and without; chosen with labels in view, on image sets.
 STEPS, STEPS_CPU = 1500, 300
 BATCH, BATCH_CPU = 512, 256
@@ -92,6 +100,7 @@ class ViewEstimator(NetworkEstimator):
     precision: str | None
     compile: bool
     affinity: Any
+    assign: str | None
     n_neighbors: int
 
     sample_shape_: tuple[int, ...]
@@ -109,8 +118,6 @@ class ViewEstimator(NetworkEstimator):
     def _training(self) -> str:
         """What ``training`` says, or what the network is made for."""
         if self.training is not None:
-            if self.training not in TRAININGS:
-                raise unknown_name("training", self.training, TRAININGS)
             return self.training
         specs = networks.ResidualSpec, networks.HeadSpec
         for_views = isinstance(self.network, specs) or (
@@ -118,12 +125,8 @@ class ViewEstimator(NetworkEstimator):
         )
         return "views" if for_views else "reconstruction"
 
-    def _refuse_view_options(self) -> None:
-        """An option that only views have is a mistake in the paper's training."""
-        chosen = isinstance(self.views, str) and self.views == "auto"
-        for name, given in (("views", not chosen), ("losses", self.losses is not None)):
-            if given:
-                raise InputError(f"{name} belongs to training='views'; add that, or leave it out.")
+    def _assign(self) -> str:
+        return self.assign or (ASSIGN if self._training() == "views" else "kmeans")
 
     def _has_views(self) -> bool:
         """Whether the fit, if there was one, was on views."""
@@ -166,21 +169,12 @@ class ViewEstimator(NetworkEstimator):
         self._cluster_features(len(X), Z, n_clusters, random_state, model.samples)
 
     def _view_options(self, device: torch.device, n: float) -> ViewOptions:
-        for name in ("weights", "pretrain_epochs", "terms"):
-            if getattr(self, name):
-                raise InputError(f"{name} belongs to training='reconstruction'; leave it out.")
-        check_at_least("partners", self.partners, 0)
         gpu = device.type == "cuda"
         precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
         check_precision(precision, device)
         if self.compile:
             check_compilable(device, None)
-        changes = None if isinstance(self.views, str) and self.views == "auto" else self.views
-        for name, value in (("views", changes), ("losses", self.losses)):
-            if value is not None and not isinstance(value, Mapping):
-                raise InputError(
-                    f"{name} must map names to numbers, as {{'contrast': 1.0}} does; got {value!r}."
-                )
+        changes = None if isinstance(self.views, str) else self.views
         if gpu:
             usual = Schedule(STEPS, BATCH, LEARNING_RATE)
             steps = max(FEWEST_ALONE, int(EPOCHS_ALONE * n / BATCH_ALONE))
@@ -193,16 +187,9 @@ class ViewEstimator(NetworkEstimator):
 
     def _given(self, schedule: Schedule) -> Schedule:
         """The schedule with what the person has asked for."""
-        asked: dict[str, Any] = {}
-        if self.steps is not None:
-            check_at_least("steps", self.steps, 0)
-            asked["steps"] = int(self.steps)
-        if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 2)
-            asked["batch_size"] = int(self.batch_size)
-        if self.learning_rate is not None:
-            check_learning_rate(self.learning_rate)
-            asked["learning_rate"] = float(self.learning_rate)
+        names = ("steps", "batch_size", "learning_rate")
+        asked = {name: x for name in names if (x := getattr(self, name)) is not None}
+        whole(2).check("batch_size", asked.get("batch_size", 2))
         return replace(schedule, **asked)
 
     def _cluster_features(
@@ -256,6 +243,7 @@ class ViewEstimator(NetworkEstimator):
             lam=self.lam,
             subspace_dim=self.subspace_dim,
             affinity=self.affinity,
+            assign=self._assign(),
             n_neighbors=self.n_neighbors,
             device=self.device,
             random_state=random_state,

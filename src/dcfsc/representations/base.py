@@ -12,7 +12,14 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.neighbours import unit_rows
-from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve_for_dof, target_dof
+from dcfsc.self_expression import (
+    ClosedForm,
+    Operator,
+    smaller_gram,
+    solve,
+    solve_for_dof,
+    target_dof,
+)
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
 # is not measured on (research/docs/experiments.md).
@@ -25,7 +32,8 @@ class Setting:
 
     ``sample_shape`` is that of a sample before it was flattened; ``lam`` and ``subspace_dim`` are
     None where they were not given; ``unit_length`` says whether rows were scaled to it;
-    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search.
+    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search; ``signs``
+    which neighbours it keeps.
     """
 
     sample_shape: tuple[int, ...]
@@ -35,11 +43,13 @@ class Setting:
     form: str = "auto"
     unit_length: bool = True
     sparse_exact: bool = True
+    signs: str = "auto"
 
     @property
     def ridge_given(self) -> bool:
         """Whether the user asked for a certain ridge, on the samples as they are."""
-        return self.lam is not None or self.subspace_dim is not None or not self.unit_length
+        given = self.lam is not None or self.subspace_dim is not None or self.form != "auto"
+        return given or not self.unit_length
 
 
 class Part:
@@ -63,6 +73,8 @@ class Part:
     @property
     def closed_form(self) -> ClosedForm:
         """The closed form of the rows as they are, which several representations start from."""
+        if self._closed_form is None and self.setting.lam is not None:
+            self._closed_form = solve(self.Z, self.setting.lam)
         if self._closed_form is None:
             m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
             dof = target_dof(self.setting.n_clusters, m)
@@ -210,7 +222,7 @@ def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:
     if setting.ridge_given:
         return (
             f"representation={name!r} has no ridge and takes rows of unit length; leave lam, "
-            "subspace_dim and normalize at their defaults, or take representation='given'"
+            "subspace_dim, form and normalize at their defaults, or take representation='given'"
         )
     return None
 

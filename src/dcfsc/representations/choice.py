@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dcfsc import distributed
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.parameters import Kind
 from dcfsc.stages import stage
 
 from .affine import AffineSubspaces
@@ -44,10 +45,17 @@ def names() -> list[str]:
     return ["auto", *_BY_NAME]
 
 
-def create(name: Any, setting: Setting) -> list[Representation]:
-    """The candidates for a name: the named one, or for "auto" all that suit the samples."""
+def _known(name: Any) -> bool:
     if not isinstance(name, str) or name not in ("auto", *_BY_NAME):
         raise unknown_name("representation", name, names())
+    return True
+
+
+NAME = Kind(_known, "a representation")  # a parameter
+
+
+def create(name: str, setting: Setting) -> list[Representation]:
+    """The candidates for a name: the named one, or for "auto" all that suit the samples."""
     if name == "auto":
         return [c(setting) for c in REPRESENTATIONS if c.considered(setting)]
     obstacle = _BY_NAME[name].obstacle(setting)

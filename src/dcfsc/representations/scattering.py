@@ -83,6 +83,11 @@ class ScatteringMetric(Representation):
             )
         if not setting.sparse_exact:
             return "representation='scattering' takes the affinity 'topk' with its exact search"
+        if setting.signs != "auto":
+            return (
+                "representation='scattering' compares mirror images by magnitude alone, so signs="
+                f"{setting.signs!r} has no effect; leave it out"
+            )
         return need_unit_length_without_ridge(cls.name, setting)
 
     @classmethod

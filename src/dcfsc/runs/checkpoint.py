@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
-from dcfsc import distributed
+from dcfsc import distributed, parameters
 from dcfsc.errors import DivergenceError, InputError
 from dcfsc.files import WriteError, set_aside, write_errors
 
@@ -54,6 +55,12 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
         raise type(error)(f"{error} {more}") from error
     finally:
         estimator.set_params(checkpoint=None)
+
+
+def check(estimator: Any) -> None:
+    """Refuse bad parameters before the work; one that can will have a checkpoint."""
+    kept = {"checkpoint": CHECKPOINT} if saves_itself(estimator) else {}
+    parameters.check(copy(estimator).set_params(**kept))
 
 
 def saves_itself(estimator: Any) -> bool:

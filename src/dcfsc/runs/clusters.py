@@ -6,39 +6,35 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dcfsc.datasets import Dataset
 from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.errors import InputError
 from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
-from dcfsc.estimators.registry import SHARED, create_features
 from dcfsc.representations.stability import MOST_SAMPLES as MAX_SAMPLES
 
 
 def suggest_for_run(
     data: Dataset,
     options: Mapping[str, Any],
-    features: str | None = None,
+    transformer: Any = None,
     *,
     method: str = "closed-form",
     max_k: int | None = None,
 ) -> Suggestion:
     """Candidates for K of the samples, or of their features; labels are not looked at.
 
-    Of many samples ``MAX_SAMPLES`` are drawn before the features are computed. ``options`` are a
-    run's; those that are neither the suggestion's nor the features' are passed over.
+    Of many samples ``MAX_SAMPLES`` are drawn before the features are computed. ``options`` are
+    those of :func:`dcfsc.suggest_k`; None means not given.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    shared: dict[str, Any] = {key: given[key] for key in SHARED if key in given}
     X = _drawn(data.X, given.get("random_state"))
-    if features is not None:
+    if transformer is not None:
         if method == "dcfsc":
             raise InputError("--features and --method dcfsc are two networks; give one of them.")
-        X = create_features(features, method, given)[0].fit_transform(X)
-    if method == "dcfsc":
-        shared |= {k: given[k] for k in ("weights", "network", "pretrain_epochs") if k in given}
-    shared |= {k: given[k] for k in ("subspace_dim", "representation") if k in given}
-    return suggest_k(X, max_k, method=method, **shared)
+        X = clone(transformer).fit_transform(X)
+    return suggest_k(X, max_k, method=method, **given)
 
 
 def _drawn(X: Any, seed: int | None) -> Any:

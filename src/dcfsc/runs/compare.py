@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from dcfsc.report.page import file_links
 
 from .edits import read_edits
 from .export import Samples, read_samples
-from .folder import Run, read_run
+from .folder import ALL, Run, read_run
 from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference of stability or confidence below which two runs are alike
@@ -37,6 +38,7 @@ def compare_runs(first: Path, second: Path, target: Path, *, overwrite: bool = F
     output = Output(target, overwrite=overwrite, inputs=read_by_it)
     read = [_Read(run, read_samples(run)) for run in map(read_run, (first, second))]
     rows = matched_rows(read[0], read[1])
+    _tell_other_data(read[0], read[1])
     comparison = compared(read[0], read[1], rows)
     with output.open() as part:
         run, details = read[0].run, _details(read[0].run)
@@ -65,6 +67,24 @@ def matched_rows(first: _Read, second: _Read) -> np.ndarray:
             "matched; compare runs on the same samples in the same order."
         )
     return np.repeat(np.arange(n[0])[:, None], 2, axis=1)
+
+
+def _tell_other_data(*both: _Read) -> None:
+    """Say so where rows, or files of the same names, do not hold the same samples in both runs."""
+    data = [read.run.record["data"] for read in both]
+    one, other = (str(each.get("fingerprint")) for each in data)
+    if one == other or not (one.startswith(ALL) and other.startswith(ALL)):
+        return
+    how = "row by row"
+    if both[0].samples.paths is not None and both[1].samples.paths is not None:
+        if both[0].samples.paths != both[1].samples.paths:
+            return  # other files beside the common ones
+        if data[0].get("reading") != data[1].get("reading"):
+            return
+        how = "by the names of their files, whose content has changed"
+    names = " and ".join(str(read.run.folder) for read in both)
+    told = f"the runs {names} are of different data; their samples are matched {how}."
+    warnings.warn(told, UserWarning, stacklevel=3)
 
 
 def compared(first: _Read, second: _Read, rows: np.ndarray) -> Comparison:

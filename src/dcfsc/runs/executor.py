@@ -18,20 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc import affinity as affinities
 from dcfsc import distributed
 from dcfsc.datasets import Dataset, Streamed, check_finite
+from dcfsc.datasets.digest import digest_of_labels
 from dcfsc.datasets.working_size import working_shape
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.estimators.encoder_features import EncoderFeatures
-from dcfsc.estimators.number_of_clusters import Suggestion
+from dcfsc.estimators.number_of_clusters import Suggestion, options_for
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.journal import held
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
-from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 from dcfsc.stages import stage
 
 from . import checkpoint, life
@@ -120,17 +119,18 @@ class OneProcess:
         if request.features is not None:
             transformer, options = create_features(request.features, request.method, options)
         estimator = create(request.method, **options)
+        for step in filter(None, (estimator, transformer)):
+            checkpoint.check(step)
+            if not request.progress:
+                _set_known(step, verbose=False)
         check_finite(data.X, data.name, self.share)
         suggestion = None
         if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
-            suggestion = suggest_for_run(data, request.given, request.features)
+            suggestion = suggest_for_run(data, options_for(estimator), transformer)
             options["n_clusters"] = suggestion.k
             estimator.set_params(n_clusters=suggestion.k)
         check_n_clusters(options.get("n_clusters"), len(data), least=2)
-        for step in filter(None, (estimator, transformer)):
-            check_options(step)
-            if not request.progress:
-                _set_known(step, verbose=False)
+        estimator._bound_labels = digest_of_labels(data.y)  # a checkpoint is of these
         return Job(request, estimator, transformer, suggestion)
 
     def _write(self, job: Job, started: Started | None) -> Run:
@@ -343,21 +343,6 @@ class Share(Streamed):
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         return self._source[self._first + indices]
-
-
-def check_options(step: Any) -> None:
-    """Find a wrong choice before the work that comes before its use."""
-    params = step.get_params(deep=False)
-    if "affinity" in params:
-        affinities.get(params["affinity"], params["n_clusters"])
-    if params.get("assign", "kmeans") not in ASSIGNMENTS:
-        raise unknown_name("assignment method", params["assign"], ASSIGNMENTS)
-    if "device" in params:
-        resolve_device(params["device"])
-    for name in ("subspace_dim", "learning_rate"):
-        value = params.get(name)
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(f"{name.replace('_', '-')} must be a positive number; got {value}.")
 
 
 def _set_known(step: Any, **options: Any) -> None:

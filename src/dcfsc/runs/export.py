@@ -81,13 +81,23 @@ def export_run(
     """
     if to not in KINDS:
         raise unknown_name("kind of export", to, KINDS)
+    if copy and to != "folders":
+        raise InputError(f"--copy is for folders, and has no effect on {to}; leave it out.")
+    if absolute_paths and to == "folders":
+        raise InputError(
+            "--absolute-paths is for tables, and has no effect on folders; leave it out."
+        )
     run = read_run(folder)
     place = {"csv": CSV, "parquet": PARQUET}
     if to == "folders":
         target = out or folder.absolute().with_name(f"{folder.absolute().name}-clusters")
     else:
         target = out or folder / place[to]
-    samples = _with_files(read_samples(run, need_details=to == "parquet"), run, to, data)
+    samples = read_samples(run, need_details=to == "parquet")
+    if samples.given is None and (data is not None or absolute_paths):
+        what = "--data" if data is not None else "--absolute-paths"
+        raise InputError(f"{what} is for samples that come from files; leave it out.")
+    samples = _with_files(samples, run, to, data)
     named = named_like(target, samples.paths)
     if samples.given is not None and not absolute_paths:
         samples = replace(samples, paths=_relative(samples.given))

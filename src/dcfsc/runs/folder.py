@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dcfsc.report import Details
 
 FORMAT = 2
+ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
 # The types in a record, by section; float is any number, and None may stand for each.
@@ -44,7 +45,7 @@ FIELDS: dict[str, dict[type, str]] = {
         float: "confidence lam_ effective_dof_",
     },
     "data": {
-        str: "name dtype fingerprint notes directory",
+        str: "name dtype fingerprint labels notes directory",
         int: "n classes",
         list: "shape",
         dict: "reading",

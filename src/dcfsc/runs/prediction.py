@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from dcfsc.datasets import Dataset, check_finite
+from dcfsc.datasets import Dataset, Streamed, check_finite
+from dcfsc.datasets.streamed import Derived
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.machine import resolve_device
@@ -52,8 +55,9 @@ def predict_run(
     edits = read_edits(saved)
     parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
+    first = model if transformer is None else transformer
+    X = in_order(data, vars(first).pop("feature_names_in_", None))
     with reserved(output.target.parent):
-        X = data.X
         if transformer is not None:
             X = transformer.transform(X)
         p = model.predict_proba(X)
@@ -110,6 +114,27 @@ def _models(saved: Run, device: Any) -> tuple[Any, Any]:
     if not saved.record.get("features"):
         return None, model
     return load_model(saved.file(FEATURES), device=device), model
+
+
+def in_order(data: Dataset, names: Sequence[str] | None) -> Any:
+    """The samples, with the columns of a table in the order of the ``names`` that a model knows."""
+    given, X = data.feature_names, data.X
+    if names is None or given == list(names):
+        return X
+    if given is None:
+        if X.shape[1:] == (len(names),):
+            told = f"the columns of {data.name} have no names; they are taken in the run's order."
+            warnings.warn(told, UserWarning, stacklevel=3)
+        return X
+    pairs = {"missing": Counter(names) - Counter(given), "extra": Counter(given) - Counter(names)}
+    wrong = [f"{', '.join(map(repr, [*c][:5]))} {word}" for word, c in pairs.items() if c]
+    if wrong or len(set(given)) < len(given):
+        told = " and ".join(wrong) or "some names are there twice, in another order"
+        raise InputError(f"the columns of {data.name} are not those of the run: {told}.")
+    order = [given.index(name) for name in names]
+    if isinstance(X, Streamed):
+        return Derived(X, lambda rows: rows[:, order], X.shape[1:], X.dtype)
+    return X[:, order]
 
 
 def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import asdict
@@ -13,15 +12,15 @@ import numpy as np
 
 from dcfsc import distributed, metrics
 from dcfsc.datasets import Dataset
-from dcfsc.datasets.image_stream import StreamedImages
-from dcfsc.datasets.images import Reading, check_size
+from dcfsc.datasets.digest import digest_of, digest_of_labels
+from dcfsc.datasets.images import FULL, Reading, check_size
 from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.machine import machine, resolve_device, versions
 
-from .folder import FORMAT
+from .folder import ALL, FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
 from .verdict import verdict
@@ -36,7 +35,6 @@ CHOSEN = (
     "view_consistency_",
 )
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
-WITNESSES = 64  # samples that the data are known by
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 
 
@@ -82,6 +80,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "dtype": str(data.X.dtype),
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
+        "labels": digest_of_labels(data.y),
         "notes": data.notes,
         "directory": None if data.paths is None else os.path.abspath(data.folder or ""),
         "reading": None if data.reading is None else asdict(data.reading),
@@ -96,20 +95,16 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
         return None
     try:
         size = check_size(tuple(values["size"]))
-        return None if size is None else Reading(**{**values, "size": size})
-    except (KeyError, TypeError):
+        low, high = map(int, values.get("levels", FULL))
+        whole = size is not None and low < high
+        return Reading(**{**values, "size": size, "levels": (low, high)}) if whole else None
+    except (KeyError, TypeError, ValueError):
         return None  # of another version
 
 
 def fingerprint(X: Any) -> str:
-    """SHA-256 of up to ``WITNESSES`` samples of X (N, ...), spread evenly."""
-    digest = hashlib.sha256()
-    rows = np.unique(np.linspace(0, len(X) - 1, WITNESSES).astype(np.int64))
-    # image files are decoded together, by several threads
-    samples = X[rows] if isinstance(X, StreamedImages) else (X[int(row)] for row in rows)
-    for sample in samples:
-        digest.update(np.ascontiguousarray(sample).tobytes())
-    return digest.hexdigest()
+    """What samples X (N, ...) are known by."""
+    return f"{ALL}{digest_of(X):x}"
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -121,7 +116,8 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 def _identity(record: dict[str, Any]) -> dict[str, Any]:
     parameters = {k: v for k, v in record["parameters"].items() if k not in PASSING}
-    data = {f"data's {k}": record["data"].get(k) for k in ("n", "shape", "dtype", "fingerprint")}
+    known_by = ("n", "shape", "dtype", "fingerprint", "labels")
+    data = {f"data's {k}": record["data"].get(k) for k in known_by}
     features = {"features": record.get("features")}
     return json.loads(json.dumps({"method": record["method"], **parameters, **data, **features}))
 

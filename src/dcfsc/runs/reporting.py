@@ -22,6 +22,8 @@ def draw(
     """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
     found = edited_details(run.details() if details is None else details, edits)
+    if absolute_paths and not len(found.files):
+        raise InputError("--absolute-paths is for samples that come from files; leave it out.")
     with output.open() as part:
         base = output.target.absolute().parent
         write_report(part, run.record, found, edits.clusters, edits.names, base, absolute_paths)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc.datasets import Dataset
+from dcfsc.estimators.persistence import name_features
 from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
@@ -40,6 +41,9 @@ def write_run(
     folder. The ``record`` is given the digests of the other files.
     """
     adopt_held(folder)
+    first = estimator if transformer is None else transformer
+    if (names := data.feature_names) is not None and data.X.shape[1:] == (len(names),):
+        name_features(first, names)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
     kept = _kept_edits(folder)
     with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:

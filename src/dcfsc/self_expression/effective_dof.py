@@ -36,7 +36,7 @@ def lam_for_dof(squares: Tensor, dof: float) -> float:
     if not dof > 0:
         raise InputError(f"the effective degrees of freedom must be positive; got {dof}.")
     target = min(float(dof), 0.99 * rank)
-    s = np.sort(squares.detach().cpu().numpy().astype(np.float64))[-rank:]
+    s = np.sort(squares.detach().cpu().double().numpy())[-rank:]
     # tr H <= sum(s)/lam and tr H >= rank s_min/(s_min+lam) bracket the root.
     low, high = math.log(s[0]) - 40.0, math.log(s.sum() / target) + 1.0
     for _ in range(200):

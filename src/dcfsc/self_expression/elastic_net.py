@@ -35,6 +35,7 @@ from .sparse import SparseSelfExpression, check_matrix, check_positive, peak_cor
 START, GROWTH = 64, 32  # samples that a code starts from, and that may join in a round
 NEWTON_STEPS, BISECTIONS = 100, 20
 _CPU_BLOCK, _GPU_BLOCK = 2**23, 2**27  # numbers in a block of correlations
+_SAMPLES = 8  # times as many in the samples that the codes of a block start from
 
 
 @torch.no_grad()
@@ -76,7 +77,7 @@ def elastic_net_self_expression(
         g = torch.where(peaks > 0, alpha * l1_ratio / peaks.clamp_min(1e-300), 0.0)
     else:
         g = torch.full_like(peaks, weight)
-    step = block_rows or max(1, (_CPU_BLOCK if Z.device.type == "cpu" else _GPU_BLOCK) // n)
+    step = block_rows or _rows_together(n, Z.shape[1], Z.device.type == "cpu")
     parts, rounds, worst = [], 0, 0.0
     for start in range(0, n, step):
         part = _solve_rows(Z, range(start, min(start + step, n)), g, l1_ratio, tol, int(max_iter))
@@ -90,9 +91,14 @@ def elastic_net_self_expression_memory(n: int, d: int, dtype: torch.dtype) -> in
     """Peak bytes of :func:`elastic_net_self_expression` for (n, d) besides Z: on two hundred
     coefficients a sample, and a block of rows."""
     most, size = min(n, 200), dtype.itemsize
-    b = min(n, max(1, _CPU_BLOCK // n))
+    b = min(n, _rows_together(n, d))
     block = 3 * size * b * n + b * most * (size * d + 4 * 8 * most)
     return block + n * most * (size + 8)
+
+
+def _rows_together(n: int, d: int, on_cpu: bool = True) -> int:
+    block = _CPU_BLOCK if on_cpu else _GPU_BLOCK
+    return max(1, min(block // n, _SAMPLES * block // (START * d)))
 
 
 class _Part(NamedTuple):

@@ -81,7 +81,7 @@ class FeatureForm(ClosedForm):
         # The GPU is waited for here, before long work, and then once more at the end of it.
         parts = 1 if splits(Z, self.dim) and needs_one_part(Z) else 2
         self.factor = RidgeFactor(G, lam, checked=False)
-        self._Z = Z
+        self._Z, self._version = Z, _version(Z)
         mean_square = self.factor.cholesky.trace / distributed.total_number(self.n)
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
@@ -191,6 +191,12 @@ class FeatureForm(ClosedForm):
     def _is_own(self, V: Tensor) -> bool:
         return (
             V.data_ptr() == self._Z.data_ptr()
+            and None is not self._version == _version(V) == _version(self._Z)
             and V.shape == self._Z.shape
             and V.stride() == self._Z.stride()
         )
+
+
+def _version(Z: Tensor) -> int | None:
+    """A number that a change of Z in place raises; None where NumPy, say, may change it unseen."""
+    return Z._version if not Z.is_inference() and Z.untyped_storage().resizable() else None

@@ -37,13 +37,15 @@ def cluster(
     tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
     assign_device: str | torch.device | None = None,
+    labels: np.ndarray | None = None,
 ) -> SpectralResult:
     """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
 
     The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given, and twice as many
     for the assignment "filtered" (more help only these and k-means). The other parameters are those
     of `embed` and, with ``assign`` naming the method, of `assign`. One seed drives both steps.
-    k-means runs on ``assign_device``, on ``device`` unless given.
+    k-means runs on ``assign_device``, on ``device`` unless given. ``labels`` that are known already
+    are not looked for.
     """
     if not isinstance(n_clusters, int | np.integer) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters is {n_clusters!r}; give an integer.")
@@ -61,6 +63,8 @@ def cluster(
         tol=tol,
         device=device,
     )
+    if labels is not None:
+        return SpectralResult(labels, embedding)
     labels = assign_labels(
         embedding,
         int(n_clusters),

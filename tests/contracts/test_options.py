@@ -1,0 +1,343 @@
+"""Every option of the command line changes what it says, or is refused in one line that says why.
+
+The options are those of the commands: a new one without an entry here fails. Every command is run
+in a folder of its own, with the option and without, or with another value. What is compared is
+named: the labels, the files, the text (numbers masked, as times are among them), or a file's bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from dcfsc.cli import app
+from dcfsc.datasets import synthetic
+
+CPU = ("--device", "cpu")
+K3 = ("-k", "3", *CPU)
+FIT = ("fit", "table.npz", *K3, "--no-report", "--representation", "given")
+PLAIN = ("fit", "table.npz", *K3, "--no-report")
+DEEP = (*PLAIN, "--method", "dcfsc", "--steps", "2", "--pretrain-epochs", "1")
+VIEWS = (*PLAIN, "--training", "views", "--steps", "2", "--batch-size", "8")
+AGAIN = (*FIT, "--out", "run", "--overwrite")
+SHOWN = ("fit", "shades", *K3, "--no-report", "--representation", "given")
+SUGGEST = ("suggest-k", "table.npz", "--max-k", "4", *CPU)
+DRY = ("reproduce", "smoke", "--dry-run")
+
+# command and option: two commands, and what differs; a third word of a refusal in place of a second
+CASES = {
+    ("fit", "--clusters"): (FIT, (*FIT, "-k", "4"), "labels"),
+    ("fit", "--method"): (PLAIN, (*PLAIN, "--method", "lsr"), "labels"),
+    ("fit", "--out"): (FIT, (*FIT, "--out", "elsewhere"), "files"),
+    ("fit", "--seed"): (DEEP, (*DEEP, "--seed", "1"), "labels"),
+    ("fit", "--device"): (FIT, (*FIT, "--device", "cuda:99"), "device 'cuda:99' was asked for"),
+    ("fit", "--lam"): (PLAIN, (*PLAIN, "--lam", "9"), "labels"),
+    ("fit", "--subspace-dim"): (PLAIN, (*PLAIN, "--subspace-dim", "1"), "labels"),
+    ("fit", "--representation"): (FIT, (*FIT, "--representation", "metric"), "labels"),
+    ("fit", "--steps"): (DEEP, (*DEEP, "--steps", "30"), "labels"),
+    ("fit", "--training"): (
+        DEEP,
+        (*DEEP, "--training", "views"),
+        "no effect with training='views'",
+    ),
+    ("fit", "--views"): (DEEP, (*DEEP, "--views", "noise"), "no effect with training"),
+    ("fit", "--losses"): (
+        DEEP,
+        (*DEEP, "--losses", "clusters"),
+        "no effect with training",
+    ),
+    ("fit", "--affinity"): (FIT, (*FIT, "--affinity", "symmetric"), "labels"),
+    ("fit", "--assign"): (FIT, (*FIT, "--assign", "cluster_qr"), "labels"),
+    ("fit", "--features"): (PLAIN, (*PLAIN, "--features", "scattering"), "made from images"),
+    ("fit", "--weights"): (DEEP, (*DEEP, "--weights", "no_such"), "no_such"),
+    ("fit", "--network"): (DEEP, (*DEEP, "--network", "orl"), "takes samples of shape"),
+    ("fit", "--pretrain-epochs"): (DEEP, (*DEEP, "--pretrain-epochs", "40"), "labels"),
+    ("fit", "--learning-rate"): (DEEP, (*DEEP, "--learning-rate", "0.3"), "labels"),
+    ("fit", "--batch-size"): (DEEP, (*DEEP, "--batch-size", "0"), "batch_size=0 is not allowed"),
+    ("fit", "--labels"): (FIT, (*FIT, "--labels", "none"), "text"),
+    ("fit", "--size"): (SHOWN, (*SHOWN, "--size", "4x4"), "labels"),
+    ("fit", "--color"): (SHOWN, (*SHOWN, "--gray"), "text"),
+    ("fit", "--skip-broken"): (
+        ("fit", "broken", *SHOWN[2:], "--skip-broken"),
+        ("fit", "broken", *SHOWN[2:]),
+        "2.png",
+    ),
+    ("fit", "--no-report"): (FIT, tuple(a for a in FIT if a != "--no-report"), "files"),
+    ("fit", "--resume"): (
+        (*FIT, "--out", "run", "--overwrite"),
+        (*FIT, "--out", "run", "--resume"),
+        "text",
+    ),
+    ("fit", "--overwrite"): (
+        (*FIT, "--out", "run", "--overwrite"),
+        (*FIT, "--out", "run"),
+        "holds a finished run",
+    ),
+    ("fit", "--checkpoint-every"): (
+        DEEP,
+        (*FIT, "--method", "lsr", "--checkpoint-every", "5"),
+        "the method 'lsr' has no option",
+    ),
+    ("fit", "--dist-timeout"): (FIT, (*FIT, "--dist-timeout", "9"), "is for many processes"),
+    ("fit", "--fast"): (PLAIN, (*PLAIN, "--fast", "--affinity", "symmetric"), "labels"),
+    ("fit", "--verbose"): (FIT, (*FIT, "--verbose"), "text"),
+    ("fit", "--quiet"): (FIT, (*FIT, "--quiet"), "text"),
+    ("fit", "--json"): (FIT, (*FIT, "--json"), "text"),
+    ("suggest-k", "--max-k"): (SUGGEST, (*SUGGEST, "--max-k", "5"), "text"),
+    ("suggest-k", "--method"): (SUGGEST, (*SUGGEST, "--method", "no"), "unknown method 'no'"),
+    ("suggest-k", "--features"): (SUGGEST, (*SUGGEST, "--features", "scattering"), "from images"),
+    ("suggest-k", "--subspace-dim"): (SUGGEST, (*SUGGEST, "--subspace-dim", "1"), "numbers"),
+    ("suggest-k", "--weights"): (
+        SUGGEST,
+        (*SUGGEST, "--weights", "no_such"),
+        "need method='dcfsc'",
+    ),
+    ("suggest-k", "--seed"): (SUGGEST, (*SUGGEST, "--seed", "-1"), "seed=-1 is not allowed"),
+    ("suggest-k", "--device"): (SUGGEST, (*SUGGEST, "--device", "gpu"), "unknown device 'gpu'"),
+    ("suggest-k", "--size"): (SUGGEST, (*SUGGEST, "--size", "4x4"), "needs images"),
+    ("suggest-k", "--color"): (SUGGEST, (*SUGGEST, "--gray"), "gray is for folders of images"),
+    ("suggest-k", "--skip-broken"): (SUGGEST, (*SUGGEST, "--skip-broken"), "skip_broken is for"),
+    ("suggest-k", "--json"): (SUGGEST, (*SUGGEST, "--json"), "text"),
+}
+PREDICT = ("predict", "run", "table.npz", *CPU)
+CASES |= {
+    ("predict", "--out"): (PREDICT, (*PREDICT, "--out", "new.csv"), "files"),
+    ("predict", "--overwrite"): (
+        (*PREDICT, "--out", "mine.csv", "--overwrite"),
+        (*PREDICT, "--out", "mine.csv"),
+        "mine.csv exists",
+    ),
+    ("predict", "--device"): (PREDICT, (*PREDICT, "--device", "cuda:99"), "was asked for"),
+    ("predict", "--labels"): (PREDICT, (*PREDICT, "--labels", "none"), "text"),
+    ("predict", "--size"): (PREDICT, (*PREDICT, "--size", "4x4"), "needs images"),
+    ("predict", "--color"): (PREDICT, (*PREDICT, "--color"), "gray is for folders of images"),
+    ("predict", "--skip-broken"): (PREDICT, (*PREDICT, "--skip-broken"), "skip_broken is for"),
+    ("predict", "--quiet"): (PREDICT, (*PREDICT, "--quiet"), "text"),
+    ("predict", "--json"): (PREDICT, (*PREDICT, "--json"), "text"),
+    ("report", "--data"): (("report", "run"), ("report", "run", "--data", "no_such"), "no_such"),
+    ("report", "--out"): (("report", "run"), ("report", "run", "--out", "page.html"), "files"),
+    ("report", "--overwrite"): (
+        ("report", "run", "--out", "mine.csv", "--overwrite"),
+        ("report", "run", "--out", "mine.csv"),
+        "mine.csv exists",
+    ),
+    ("report", "--size"): (("report", "run"), ("report", "run", "--size", "4x4"), "are for --data"),
+    ("report", "--color"): (("report", "run"), ("report", "run", "--gray"), "are for --data"),
+    ("report", "--skip-broken"): (
+        ("report", "run"),
+        ("report", "run", "--skip-broken"),
+        "are for --data",
+    ),
+    ("report", "--quiet"): (("report", "run"), ("report", "run", "--quiet"), "text"),
+    ("name", "--merge"): (("name", "run"), ("name", "run", "--merge", "0,1"), "text"),
+    ("name", "--split"): (("name", "run"), ("name", "run", "--split", "7"), "7"),
+    ("name", "--undo"): (("name", "run"), ("name", "run", "--undo"), "undo"),
+    ("name", "--quiet"): (("name", "run"), ("name", "run", "--quiet"), "text"),
+    ("name", "--json"): (("name", "run"), ("name", "run", "--json"), "text"),
+    ("compare", "--out"): (
+        ("compare", "run", "other"),
+        ("compare", "run", "other", "--out", "page.html"),
+        "files",
+    ),
+    ("compare", "--overwrite"): (
+        ("compare", "run", "other", "--out", "mine.csv", "--overwrite"),
+        ("compare", "run", "other", "--out", "mine.csv"),
+        "mine.csv exists",
+    ),
+    ("compare", "--quiet"): (
+        ("compare", "run", "other"),
+        ("compare", "run", "other", "--quiet"),
+        "text",
+    ),
+    ("compare", "--json"): (
+        ("compare", "run", "other"),
+        ("compare", "run", "other", "--json"),
+        "text",
+    ),
+    ("export", "--to"): (("export", "run", "--to", "csv"), ("export", "run", "--to", "x"), "kind"),
+    ("export", "--out"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--out", "new.csv"),
+        "files",
+    ),
+    ("export", "--copy"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--copy"),
+        "--copy is for folders, and has no effect on csv",
+    ),
+    ("export", "--data"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--data", "."),
+        "--data is for samples that come from files",
+    ),
+    ("export", "--absolute-paths"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--absolute-paths"),
+        "--absolute-paths is for samples that come from files",
+    ),
+    ("report", "--absolute-paths"): (
+        ("report", "run"),
+        ("report", "run", "--absolute-paths"),
+        "--absolute-paths is for samples that come from files",
+    ),
+    ("export", "--overwrite"): (
+        ("export", "run", "--to", "csv", "--out", "mine.csv", "--overwrite"),
+        ("export", "run", "--to", "csv", "--out", "mine.csv"),
+        "mine.csv exists",
+    ),
+    ("export", "--quiet"): (
+        ("export", "run", "--to", "csv"),
+        ("export", "run", "--to", "csv", "--quiet"),
+        "text",
+    ),
+    ("reproduce", "--methods"): (DRY, (*DRY, "--methods", "no_such"), "unknown method"),
+    ("reproduce", "--trials"): (DRY, ("reproduce", "orl", "--dry-run", "--trials", "1"), "text"),
+    ("reproduce", "--clusters"): (DRY, (*DRY, "--clusters", "2"), "has no clusters to choose"),
+    ("reproduce", "--datasets"): (DRY, (*DRY, "--datasets", "orl"), "has no datasets to choose"),
+    ("reproduce", "--out"): (DRY[:2], (*DRY[:2], "--out", "tables"), "files"),
+    ("reproduce", "--device"): (DRY, (*DRY, "--device", "gpu"), "unknown device 'gpu'"),
+    ("reproduce", "--dry-run"): (DRY, DRY[:2], "files"),
+    ("reproduce", "--force"): (DRY[:2], (*DRY[:2], "--force"), "files"),
+    ("reproduce", "--jobs"): (DRY[:2], (*DRY[:2], "--jobs", "2"), "files"),
+    ("reproduce", "--shard"): (DRY, (*DRY, "--shard", "0/99"), "numbers"),
+    ("reproduce", "--quiet"): (DRY, (*DRY, "--quiet"), "text"),
+}
+EFFECTS = {"labels", "files", "text", "numbers"}
+SEEN = {}  # what a command left, by its arguments and the effect
+
+
+def dcfsc(*args):
+    return CliRunner().invoke(app, list(args))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A table, images in colour, a folder with a broken one, and two finished runs."""
+    place = tmp_path_factory.mktemp("prepared")
+    data = synthetic(60, 3, 2, 8, noise=0.3, random_state=0)
+    np.savez(place / "table.npz", X=data.X, y=data.y)
+    rng = np.random.default_rng(0)
+    for folder in ("shades", "broken"):
+        (place / folder).mkdir()
+        for i in range(20):
+            pixels = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(place / folder / f"{i}.png")
+    (place / "broken" / "2.png").write_bytes(b"no picture")
+    (place / "mine.csv").write_text("mine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for folder in ("run", "other"):
+            command = (*FIT[:6], *FIT[7:], "--out", folder)
+            assert dcfsc(*command).exit_code == 0
+    return place
+
+
+@pytest.fixture
+def small_experiments(monkeypatch):
+    """Experiments whose cells are not computed, but leave a file that says how they would be."""
+    module = importlib.import_module("dcfsc.experiments.reproduce")
+
+    def fill(experiment, cells, session):
+        Path(f"alone{session.force}").touch()
+        return []
+
+    def by_processes(*args):
+        Path("processes").touch()
+        return []
+
+    monkeypatch.setattr(module, "fill", fill)
+    monkeypatch.setattr(module, "fill_by_processes", by_processes)
+    monkeypatch.setattr(module, "render", lambda *args, **options: [])
+
+
+def seen(args, effect, prepared, place, monkeypatch):
+    """What a command leaves, as far as the effect goes."""
+    shutil.copytree(prepared, place, symlinks=True)
+    monkeypatch.chdir(place)
+    result = dcfsc(*args)
+    assert result.exit_code == 0, result.output
+    if effect == "files":
+        return sorted(str(p.relative_to(place)) for p in place.rglob("*") if p.suffix != ".json")
+    if effect == "labels":
+        (labels,) = place.glob("runs/*/labels.csv")
+        return labels.read_bytes()
+    if effect == "numbers":
+        return result.stdout
+    return re.sub(r"[\d.]+", "#", result.stdout + result.stderr)
+
+
+def test_every_option_has_a_case():
+    commands = get_command(app).commands
+    options = {
+        (name, option.opts[0])
+        for name, command in commands.items()
+        for option in command.params
+        if option.opts[0].startswith("--")
+    }
+    assert options == CASES.keys()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("small_experiments")
+@pytest.mark.parametrize(("command", "option"), CASES)
+def test_an_option_has_an_effect_or_is_refused(
+    command, option, prepared, tmp_path, monkeypatch, record_property
+):
+    one, two, effect = CASES[command, option]
+    assert one[0] == two[0] == command
+    refused = effect not in EFFECTS
+    record_property("parameters", (2, int(refused)))
+    key = one, "text" if refused else effect
+    if key not in SEEN:
+        SEEN[key] = seen(*key, prepared, tmp_path / "one", monkeypatch)
+    if not refused:
+        assert SEEN[key] != seen(two, effect, prepared, tmp_path / "two", monkeypatch)
+        return
+    shutil.copytree(prepared, tmp_path / "two", symlinks=True)
+    monkeypatch.chdir(tmp_path / "two")
+    result = dcfsc(*two)
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert effect in line
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            (*PLAIN, "--fast", "--method", "ssc"),
+            "--fast is for the method 'closed-form'; ",
+        ),
+        (
+            (*FIT, "--fast", "--assign", "kmeans"),
+            "--fast has no effect beside --representation and --assign",
+        ),
+        ((*FIT, "--gray"), "gray is for folders of images, and has no effect on table.npz"),
+        ((*FIT, "--skip-broken"), "skip_broken is for folders of images"),
+        ((*FIT, "--seed", "-1"), "seed=-1 is not allowed: an integer of at least 0"),
+        ((*DEEP, "--steps", "-1"), "steps=-1 is not allowed: an integer of at least 0"),
+        ((*FIT, "--lam", "none"), "lam='none' is not allowed: a number"),
+        ((*FIT, "--assign", "kmean"), "unknown assign 'kmean'. Did you mean 'kmeans'?"),
+        (
+            (*VIEWS, "--pretrain-epochs", "3"),
+            "pretrain_epochs=3 has no effect with",
+        ),
+    ],
+)
+def test_a_refusal_is_one_line_that_says_why(args, said, prepared, monkeypatch, tmp_path):
+    shutil.copy(prepared / "table.npz", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = dcfsc(*args)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert said in line
+    assert [p.name for p in tmp_path.iterdir()] == ["table.npz"]
