@@ -3,7 +3,7 @@
     DCFSC_DATA=... python -m research.benchmarks.same_labels ../other/checkout
 
 Each checkout labels the same problems with its own code: the default on digits, ORL, ten people of
-Extended Yale B and features of photographs, and every method on a synthetic union of subspaces. A
+Extended Yale B and features of digits, and every method on a synthetic union of subspaces. A
 row says how far the labels agree: ARI 1 with "same" where they are equal to the last sample.
 """
 

@@ -129,7 +129,7 @@ def test_a_terminal_shows_how_much_is_done_and_the_time_left(
 
 
 @pytest.mark.parametrize(
-    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["datasets"], ["fit", "--help"], []]
+    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["photos"], ["fit", "--help"], []]
 )
 def test_nobody_is_told_who_did_not_ask(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()

@@ -7,10 +7,8 @@ named: the labels, the files, the text (numbers masked, as times are among them)
 
 from __future__ import annotations
 
-import importlib
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +28,6 @@ VIEWS = (*PLAIN, "--training", "views", "--steps", "2", "--batch-size", "8")
 AGAIN = (*FIT, "--out", "run", "--overwrite")
 SHOWN = ("fit", "shades", *K3, "--no-report", "--representation", "given")
 SUGGEST = ("suggest-k", "table.npz", "--max-k", "4", *CPU)
-DRY = ("reproduce", "smoke", "--dry-run")
 
 # command and option: two commands, and what differs; a third word of a refusal in place of a second
 CASES = {
@@ -198,17 +195,6 @@ CASES |= {
         ("export", "run", "--to", "csv", "--quiet"),
         "text",
     ),
-    ("reproduce", "--methods"): (DRY, (*DRY, "--methods", "no_such"), "unknown method"),
-    ("reproduce", "--trials"): (DRY, ("reproduce", "orl", "--dry-run", "--trials", "1"), "text"),
-    ("reproduce", "--clusters"): (DRY, (*DRY, "--clusters", "2"), "has no clusters to choose"),
-    ("reproduce", "--datasets"): (DRY, (*DRY, "--datasets", "orl"), "has no datasets to choose"),
-    ("reproduce", "--out"): (DRY[:2], (*DRY[:2], "--out", "tables"), "files"),
-    ("reproduce", "--device"): (DRY, (*DRY, "--device", "gpu"), "unknown device 'gpu'"),
-    ("reproduce", "--dry-run"): (DRY, DRY[:2], "files"),
-    ("reproduce", "--force"): (DRY[:2], (*DRY[:2], "--force"), "files"),
-    ("reproduce", "--jobs"): (DRY[:2], (*DRY[:2], "--jobs", "2"), "files"),
-    ("reproduce", "--shard"): (DRY, (*DRY, "--shard", "0/99"), "numbers"),
-    ("reproduce", "--quiet"): (DRY, (*DRY, "--quiet"), "text"),
 }
 EFFECTS = {"labels", "files", "text", "numbers"}
 SEEN = {}  # what a command left, by its arguments and the effect
@@ -240,24 +226,6 @@ def prepared(tmp_path_factory):
     return place
 
 
-@pytest.fixture
-def small_experiments(monkeypatch):
-    """Experiments whose cells are not computed, but leave a file that says how they would be."""
-    module = importlib.import_module("dcfsc.experiments.reproduce")
-
-    def fill(experiment, cells, session):
-        Path(f"alone{session.force}").touch()
-        return []
-
-    def by_processes(*args):
-        Path("processes").touch()
-        return []
-
-    monkeypatch.setattr(module, "fill", fill)
-    monkeypatch.setattr(module, "fill_by_processes", by_processes)
-    monkeypatch.setattr(module, "render", lambda *args, **options: [])
-
-
 def seen(args, effect, prepared, place, monkeypatch):
     """What a command leaves, as far as the effect goes."""
     shutil.copytree(prepared, place, symlinks=True)
@@ -286,7 +254,6 @@ def test_every_option_has_a_case():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("small_experiments")
 @pytest.mark.parametrize(("command", "option"), CASES)
 def test_an_option_has_an_effect_or_is_refused(
     command, option, prepared, tmp_path, monkeypatch, record_property

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.cli import app
 from dcfsc.errors import InputError
+from research.__main__ import app as research
 from research.experiments import render
 
 MINE = "somebody's, and nobody else's"
@@ -23,7 +24,8 @@ FIT = ("fit", "album/photos", "-k", "3", "--device", "cpu", "--representation", 
 
 
 def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    program = research if words[0] == "reproduce" else app
+    return CliRunner().invoke(program, [str(word) for word in words])
 
 
 def done(*words: object) -> Result:
