@@ -241,7 +241,7 @@ def conditions():
                     yield pytest.param(which, name, other, values, id=f"{which}-{name}-{other}")
 
 
-@pytest.mark.parametrize(("which", "name", "other", "values"), conditions())
+@pytest.mark.parametrize(("which", "name", "other", "values"), list(conditions()))
 def test_a_value_without_effect_is_refused_in_one_line(which, name, other, values, count):
     cls, X, base, cases = ESTIMATORS[which]
     default = inspect.signature(cls).parameters[name].default
