@@ -44,7 +44,7 @@ test-slow: $(VENV)/.dev
 
 # minutes; the tests walk a fixed part of it
 walk: $(VENV)/.dev
-	$(BIN)/python tests/reliability/walk.py --json results/benchmarks/walk.json
+	$(BIN)/python tests/reliability/walk.py --every 1 --json results/benchmarks/walk.json
 	$(BIN)/python tests/reliability/forged.py --count 1000 --json results/benchmarks/forged.json
 
 # each in an environment of its own: the lower bounds of pyproject.toml, and what pip takes today

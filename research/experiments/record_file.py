@@ -28,7 +28,9 @@ def read(path: Path, ours: Callable[[Record], bool] = bool) -> dict[str, Record]
     """The records by key, in the order of their keys; empty if there is no file."""
     records, foreign = _parsed_lines(path, ours)
     if foreign:
-        message = f"{path} has {foreign} lines that are no results; they count for nothing."
+        message = (
+            f"{path} has lines that are no results, {foreign} in number; they count for nothing."
+        )
         warnings.warn(message, UserWarning, stacklevel=2)
     return {record["key"]: record for record in sorted(records, key=lambda r: str(r["key"]))}
 

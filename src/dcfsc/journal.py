@@ -335,7 +335,8 @@ def _finish(folder: Path, stage: Path) -> None:
     sync(folder)
     if left:
         warnings.warn(
-            f"{left} files of {folder} were changed or taken out by hand, and stay so.",
+            f"{left} {'file' if left == 1 else 'files'} of {folder} "
+            f"{'was' if left == 1 else 'were'} changed or taken out by hand, and left so.",
             UserWarning,
             stacklevel=2,
         )

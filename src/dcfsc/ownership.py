@@ -22,6 +22,7 @@ from typing import Self
 
 from dcfsc.errors import InputError
 from dcfsc.files import (
+    is_part,
     make_durable,
     new_stage,
     remove_abandoned,
@@ -30,7 +31,7 @@ from dcfsc.files import (
     sync,
     write_errors,
 )
-from dcfsc.journal import MOVING_SECONDS, RUN, Filled, digest, held, kind_of
+from dcfsc.journal import EXPORT, MOVING_SECONDS, RUN, Filled, digest, held, kind_of
 
 
 class Output:
@@ -170,3 +171,20 @@ def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None =
                 f"{target} lies in {'the' if mine is None else 'another'} run {folder}; choose "
                 "another place with --out."
             )
+
+
+def check_export(target: Path, overwrite: bool) -> None:
+    """Refuse a folder that is somebody's, and an earlier export unless it may be replaced."""
+    if os.path.lexists(target) and not target.is_dir():
+        raise InputError(f"{target} is a file; choose a folder with --out.")
+    names = [n for n in os.listdir(target) if not is_part(n)] if target.is_dir() else []
+    if names and kind_of(target) != EXPORT:
+        raise InputError(
+            f"{target} has files in it that no export of dcfsc is known to have made; choose a new "
+            "or empty folder with --out."
+        )
+    if names and not overwrite:
+        raise InputError(
+            f"{target} holds an earlier export; add --overwrite to renew it (what you changed, "
+            "added or took out stays so), or choose another folder with --out."
+        )

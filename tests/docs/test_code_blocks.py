@@ -29,6 +29,8 @@ from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import METHODS
 from dcfsc.features.encoders import InputImages, TorchEncoder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",

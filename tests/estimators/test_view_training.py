@@ -14,6 +14,8 @@ from dcfsc.metrics import clustering_error
 from dcfsc.networks import ResidualSpec
 from dcfsc.training import Schedule
 
+pytestmark = pytest.mark.slow
+
 
 class Stop(Exception):
     pass

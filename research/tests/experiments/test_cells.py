@@ -133,7 +133,7 @@ def test_a_record_of_something_else_is_no_cell(tmp_path):
     store.save(cell, {"error": 20.0})
     file = store.path(cell)
     file.write_text('{"key": "mine", "error": "none"}\n' + file.read_text())
-    with pytest.warns(UserWarning, match="has 1 lines that are no results; they count"):
+    with pytest.warns(UserWarning, match="has lines that are no results, 1 in number"):
         (found,) = store.records()
     assert found == {**cell.identity(), "error": 20.0}
     store.tidy()

@@ -138,7 +138,7 @@ def test_lines_that_are_no_records_are_counted_in_one_line(path):
     for key in ("b", "a"):
         record_file.append(path, record(key))
     path.write_bytes(path.read_bytes() + b"".join(line + b"\n" for line in LINES))
-    with pytest.warns(UserWarning, match=r"ssc\.jsonl has 6 lines that are no results"):
+    with pytest.warns(UserWarning, match=r"ssc\.jsonl has lines that are no results, 6 in number"):
         assert list(record_file.read(path)) == ["a", "b"]
 
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from dcfsc.datasets.images import ImageSource, decoding, open_regular
 from dcfsc.errors import InputError, unknown_name, writable
-from dcfsc.files import is_part, write_errors
-from dcfsc.journal import EXPORT, filling, held, kind_of, settle
-from dcfsc.ownership import check_place, named_like
+from dcfsc.files import write_errors
+from dcfsc.journal import EXPORT, filling, held, settle
+from dcfsc.ownership import check_export, check_place, named_like
 from dcfsc.report import Details
 from dcfsc.stages import stage
 
@@ -191,7 +191,7 @@ def write_folders(
     check_place(target, inputs=[*inputs, *{Path(f).parent for f in files.values()}], own=own)
     with write_errors(target):
         settle(target)
-    _check_export(target, overwrite)
+    check_export(target, overwrite)
     missing = [file for file in files.values() if not os.path.exists(file)]
     if missing:
         raise InputError(
@@ -201,7 +201,7 @@ def write_folders(
     titles = folder_names(samples.edits)
     try:
         with reserved(target), held(target), filling(target, EXPORT) as part, write_errors(target):
-            _check_export(target, overwrite)  # another one may have ended there just now
+            check_export(target, overwrite)  # another one may have ended there just now
             for cluster in samples.edits.clusters:
                 (part / titles[cluster]).mkdir()
             for i, place in _places(files, samples.clusters, titles).items():
@@ -214,23 +214,6 @@ def write_folders(
         if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
             raise InputError(f"{error} If links cannot be made, add --copy.") from error
         raise
-
-
-def _check_export(target: Path, overwrite: bool) -> None:
-    """Refuse a folder that is somebody's, and an earlier export unless it may be replaced."""
-    if os.path.lexists(target) and not target.is_dir():
-        raise InputError(f"{target} is a file; choose a folder with --out.")
-    names = [n for n in os.listdir(target) if not is_part(n)] if target.is_dir() else []
-    if names and kind_of(target) != EXPORT:
-        raise InputError(
-            f"{target} has files in it that no export of dcfsc is known to have made; choose a new "
-            "or empty folder with --out."
-        )
-    if names and not overwrite:
-        raise InputError(
-            f"{target} holds an earlier export; add --overwrite to renew it (what you changed, "
-            "added or took out stays so), or choose another folder with --out."
-        )
 
 
 def folder_names(edits: Edits) -> dict[int, str]:
