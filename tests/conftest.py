@@ -28,3 +28,16 @@ def one_tree_of_commands() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", cache(get_command), raising=False)
         yield
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many parameters were tried, and how many of them refused."""
+    found = [
+        value
+        for report in terminalreporter.stats.get("passed", ())
+        for key, value in getattr(report, "user_properties", ())
+        if key == "parameters" and report.when == "call"
+    ]
+    if found:
+        tried, refused = map(sum, zip(*found, strict=True))
+        terminalreporter.line(f"parameters and options: {tried} values tried, {refused} refused")

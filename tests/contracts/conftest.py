@@ -16,16 +16,3 @@ def every_warning():
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(before)
-
-
-def pytest_terminal_summary(terminalreporter):
-    """How many parameters were tried, and how many of them refused."""
-    found = [
-        value
-        for report in terminalreporter.stats.get("passed", ())
-        for key, value in getattr(report, "user_properties", ())
-        if key == "parameters" and report.when == "call"
-    ]
-    if found:
-        tried, refused = map(sum, zip(*found, strict=True))
-        terminalreporter.line(f"parameters and options: {tried} values tried, {refused} refused")
