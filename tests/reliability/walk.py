@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -58,6 +59,7 @@ from world import (
     snapshot,
 )
 
+from dcfsc import machine
 from dcfsc.files import is_part
 
 PART = re.compile(r"\.dcfsc-[0-9a-z]+-[0-9a-f]{16}\.part")
@@ -382,6 +384,10 @@ def warm() -> None:
         Path(part).write_bytes(b"a drawing")
 
     Figure.savefig = savefig  # type: ignore[method-assign]
+    # a child without rights may not be able to read where the packages are
+    importlib.import_module("dcfsc.runs.compare")
+    importlib.metadata.version = functools.cache(importlib.metadata.version)
+    machine.versions()
 
 
 def measured(chosen: list[tuple[Case, int]], jobs: int, tell: bool = False) -> list[dict[str, Any]]:
