@@ -11,6 +11,8 @@ import pytest
 
 from research.benchmarks import freshness
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = '''"""A module."""
 def double(x: int) -> int:

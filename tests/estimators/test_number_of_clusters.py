@@ -18,6 +18,8 @@ from dcfsc.metrics.cluster_counts import SIZE_FLOOR
 from dcfsc.representations.base import Setting
 from dcfsc.representations.given import Given
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("k", [2, 3, 7])
 @pytest.mark.parametrize("noise", [0.0, 0.2])

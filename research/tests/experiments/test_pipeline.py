@@ -19,6 +19,8 @@ from research.experiments.pipeline import Session, measure, select, spectrum, to
 from research.experiments.protocols import PROTOCOLS, Task, published_latents_at_pixel_energy
 from research.machine import PeakMemory
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = Problem("digits", 3, per_class=30)
 needs_data = pytest.mark.skipif("DCFSC_DATA" not in os.environ, reason="needs $DCFSC_DATA")
 

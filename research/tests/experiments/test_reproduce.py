@@ -16,6 +16,8 @@ from research.experiments.cells import Cell, CellStore, Problem
 from research.experiments.methods import METHODS
 from research.experiments.reproduce import duration
 
+pytestmark = pytest.mark.slow
+
 FAST = ["closed-form"]
 
 
@@ -194,7 +196,6 @@ def test_durations_read_well():
     assert [duration(s) for s in (0.51, 150, 3600 * 5)] == ["0.5 s", "2.5 min", "5.0 h"]
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_cells(finished, tmp_path):
     out, _, _ = finished
     summary, lines = run(tmp_path, jobs=2)

@@ -9,6 +9,8 @@ from research.experiments.catalogue import get
 from research.experiments.cells import CellStore
 from research.experiments.tables import summarise
 
+pytestmark = pytest.mark.slow
+
 PLACE = {
     "versions": {"python": "3.11", "dcfsc": "0", "torch": "2"},
     "machine": {"platform": "Linux", "cpus": 2, "device": "cpu", "gpu": None},

@@ -15,6 +15,8 @@ from research.experiments.cells import Cell, CellStore, Problem
 from research.experiments.pipeline import Session
 from research.experiments.views_table import VIEW_METHODS, measure_views
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
