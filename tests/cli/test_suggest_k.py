@@ -16,6 +16,8 @@ from dcfsc.cli import app
 from dcfsc.cli.output import clarity
 from dcfsc.datasets import Dataset, synthetic
 
+pytestmark = pytest.mark.slow
+
 
 def command(*args: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in args])

@@ -49,6 +49,7 @@ def suggested(few):
     return suggest_k(few.X, random_state=0)
 
 
+@pytest.mark.slow
 class TestNumberOfClusters:
     @over_all
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -9,7 +9,7 @@ import torch
 from dcfsc.self_expression.dense import dense_self_expression_memory
 from dcfsc.self_expression.low_rank import low_rank_representation_memory, low_rank_subspace_memory
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 PEAKS = """
 import os, sys, torch
 torch.set_num_threads(1)
