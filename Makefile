@@ -15,7 +15,7 @@ help:
 	@echo "make docs    the documentation as a site, in docs/_build/html"
 	@echo "make test-oldest, make test-newest    the tests with the oldest and newest dependencies"
 	@echo "make paper   the tables and figures of the paper from the cells in results/"
-	@echo "make bench   measure again, on two cores, what is older than the code; make bench-gpu on CUDA"
+	@echo "make bench   measure again, on two cores; make bench-gpu on CUDA"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -75,7 +75,6 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/measured.py
-	$(BIN)/python -m research.benchmarks.freshness
 
 # Every committed table and figure, from the cells in results/; what has none is computed. Of views,
 # not all cells were ever computed: naming some that were draws the table of all that are there.
@@ -86,12 +85,12 @@ paper: $(VENV)/.dev
 	$(BIN)/python -m research reproduce views --datasets orl --methods views
 	$(BIN)/python -m research reproduce views $(TWO_CORES) --out results/two_cores
 
-# results whose sources have changed since; ONLY="peers.json" names some
+# ONLY="peers.json" names some
 bench: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks.freshness --measure cpu --only $(ONLY)
+	$(BIN)/python -m research.benchmarks cpu --only $(ONLY)
 
 bench-gpu: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks.freshness --measure cuda --only $(ONLY)
+	$(BIN)/python -m research.benchmarks cuda --only $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from dcfsc.datasets import Dataset
+from dcfsc.io import Dataset
 from dcfsc.runs.executor import execute
 from dcfsc.runs.folder import Run
 from dcfsc.runs.request import RunRequest

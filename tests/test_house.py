@@ -94,12 +94,12 @@ def test_estimators_are_few():
 
 
 def test_the_machine_is_asked_in_one_place():
-    """Devices, free memory and versions: nobody but machine.py and distributed.py looks."""
+    """Devices, free memory and versions: nobody but machine.py and processes.py looks."""
     asked = ("cuda.is_available", "mem_get_info", "/proc/meminfo", "platform.python_version")
     wrong = [
         f"{p.relative_to(PACKAGE)}: {what}"
         for p in PACKAGE.rglob("*.py")
-        if p.name not in ("machine.py", "distributed.py")
+        if p.name not in ("machine.py", "processes.py")
         for what in asked
         if what in p.read_text()
     ]

@@ -47,9 +47,9 @@ def test_plots_need_no_torch() -> None:
 def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
     import dcfsc
 
-    rooms = ("affinity", "datasets", "distributed", "errors", "estimators")
+    rooms = ("affinity", "io", "processes", "errors", "estimators")
     rooms += ("features", "metrics")
-    rooms += ("neighbours", "networks", "report", "representations", "runs")
+    rooms += ("neighbors", "networks", "report", "representations", "runs")
     rooms += ("self_expression", "spectral", "training")
     assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
     for room in rooms:

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from style import BLUE, ORANGE, save
 
 RESULTS = Path(__file__).parents[2] / "results" / "benchmarks"
-COLOURS = {"without N x N": BLUE, "with N x N": ORANGE}
+COLORS = {"without N x N": BLUE, "with N x N": ORANGE}
 
 
 def draw(name: str) -> None:
@@ -21,12 +21,12 @@ def draw(name: str) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     panels = (("seconds", "seconds", 1.0), (figures["memory"], "memory, GiB", 2.0**30))
     for axis, (key, label, unit) in zip(axes, panels, strict=True):
-        for way, colour in COLOURS.items():
+        for way, color in COLORS.items():
             rows = [r for r in figures[way]["runs"] if r.get(key)]
             exponent = figures[way]["time_exponent" if key == "seconds" else "memory_exponent"]
             title = way if exponent is None else f"{way}: N^{exponent:.2f}"
             x, y = [r["N"] for r in rows], [r[key] / unit for r in rows]
-            axis.loglog(x, y, "o-", color=colour, label=title)
+            axis.loglog(x, y, "o-", color=color, label=title)
         axis.set(xlabel="samples N", ylabel=label)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize="small", loc="lower right")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from style import BLUE, INK, MUTED, ORANGE, save
 
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from dcfsc.self_expression import LambdaPath, choose_lam
 
 CLUSTERS, DIMENSION = 5, 4

@@ -41,11 +41,11 @@ def draw(figures: dict[str, Any]) -> None:
         axes.set_visible(False)
     by_size = sorted(figures.items(), key=lambda item: item[1]["N"])
     for axes, (name, row) in zip(grid.flat, by_size, strict=False):
-        for method, (marker, colour) in STYLES.items():
+        for method, (marker, color) in STYLES.items():
             record = row["methods"][method]
             if "failed" not in record:
                 x, y = record["cpu_seconds"]["mean"], record["error"]
-                look = {"marker": marker, "color": colour, "markersize": 7, "ls": ""}
+                look = {"marker": marker, "color": color, "markersize": 7, "ls": ""}
                 axes.errorbar(x, y["mean"], y["std"], label=method, **look)
         axes.set_title(f"{name}, N = {row['N']:,}", fontsize=10, color=INK)
         axes.set(xscale="log", ylim=(-4, 104))

@@ -49,7 +49,7 @@ def panels(problems: dict[str, Problem], name: str) -> None:
             axes = figure.add_subplot(
                 rows, 3, 3 * row + column + 1, projection="3d" if space else None
             )
-            axes.scatter(*X.T, c=COLORS[recoloured(y, labels)], s=7, linewidths=0, rasterized=True)
+            axes.scatter(*X.T, c=COLORS[recolored(y, labels)], s=7, linewidths=0, rasterized=True)
             if space:
                 axes.view_init(18, -62)
                 axes.set_box_aspect(None, zoom=1.15)
@@ -65,8 +65,8 @@ def panels(problems: dict[str, Problem], name: str) -> None:
     save(figure, name)
 
 
-def recoloured(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The labels renumbered to agree with y as far as they can, so that colours agree too."""
+def recolored(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The labels renumbered to agree with y as far as they can, so that colors agree too."""
     truth, found = linear_sum_assignment(-confusion_matrix(y, labels))
     names = np.empty(len(truth), int)
     names[found] = truth

@@ -52,7 +52,7 @@ def walk() -> list[str]:
     from typer.testing import CliRunner
 
     from dcfsc.cli import app
-    from dcfsc.datasets import synthetic
+    from dcfsc.io import synthetic
 
     import_module("dcfsc.runs.executor")  # before it is watched, which makes imports slow
     passed: list[str] = []

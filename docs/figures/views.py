@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_digits
 from style import MUTED, save
 
-from dcfsc.training import Views
+from dcfsc.views import Views
 
 CHANGES = ("geometry", "mirror", "light", "contrast", "hole", "noise")
 VIEWS = 8

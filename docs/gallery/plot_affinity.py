@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 
 
@@ -48,7 +48,7 @@ data = synthetic(
 affinities = {
     "all coefficients": "magnitude",
     "the default": TopK(),
-    "mutual neighbours": MutualNeighbors(),
+    "mutual neighbors": MutualNeighbors(),
 }
 
 # %%
@@ -70,5 +70,5 @@ for ax, (name, affinity) in zip(axes, affinities.items(), strict=True):
 plt.show()
 
 # %%
-# The graph of mutual neighbours is the cleanest of the three, and yet its clusters are not better:
+# The graph of mutual neighbors is the cleanest of the three, and yet its clusters are not better:
 # what is left out can matter as much as what is wrong. Compare affinities by their result.

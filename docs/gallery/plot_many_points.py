@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 
 
@@ -36,7 +36,7 @@ def timed(name, data, label):
 
 
 # %%
-# The default compares all pairs of samples to find neighbours. This is exact, and its time grows
+# The default compares all pairs of samples to find neighbors. This is exact, and its time grows
 # with the square of the number of samples.
 
 exact = ClosedFormSubspaceClustering(20, subspace_dim=6, random_state=0)
@@ -44,8 +44,8 @@ exact_sizes = (1_000, 3_000, 10_000, 20_000)
 exact_seconds = [timed("exact", points(n), exact.fit_predict) for n in exact_sizes]
 
 # %%
-# The approximate search misses few neighbours. It has a fixed cost that only pays for many points.
-# ``recall`` is the share of the true neighbours that it found, measured on a sample.
+# The approximate search misses few neighbors. It has a fixed cost that only pays for many points.
+# ``recall`` is the share of the true neighbors that it found, measured on a sample.
 
 approximate = ClosedFormSubspaceClustering(
     20, subspace_dim=6, affinity=TopK(search="approximate"), random_state=0

@@ -3,7 +3,7 @@ Comparing methods
 =================
 
 No clustering method suits all data. This example runs five of them on five small sets and prints
-the clustering error in each panel. Points of the same colour are in one cluster.
+the clustering error in each panel. Points of the same color are in one cluster.
 """
 
 # %%
@@ -20,7 +20,7 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.decomposition import PCA
 
 from dcfsc import SSC, ClosedFormSubspaceClustering
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 
 rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ sets = {
 def methods(k):
     return {
         "k-means": KMeans(k, n_init=10, random_state=0),
-        "spectral, neighbours": SpectralClustering(k, affinity="nearest_neighbors", random_state=0),
+        "spectral, neighbors": SpectralClustering(k, affinity="nearest_neighbors", random_state=0),
         "HDBSCAN": HDBSCAN(min_cluster_size=15, copy=True),
         "SSC (dcfsc)": SSC(k, tol=2e-3, random_state=0),
         "dcfsc, default": ClosedFormSubspaceClustering(k, random_state=0),

@@ -48,7 +48,7 @@ bodies = np.repeat(np.arange(BODIES), POINTS)
 
 # %%
 # Every row of ``paths`` is one point: its x and y in the first frame, in the second, and so on.
-# ``representation="affine"`` is made for such data. The default recognises them by itself.
+# ``representation="affine"`` is made for such data. The default recognizes them by itself.
 
 model = ClosedFormSubspaceClustering(BODIES, representation="affine", random_state=0).fit(paths)
 automatic = ClosedFormSubspaceClustering(BODIES, random_state=0).fit(paths)
@@ -56,7 +56,7 @@ print("the default takes:", automatic.representation_)
 k_means = KMeans(BODIES, n_init=10, random_state=0).fit_predict(paths)
 
 # %%
-# The paths, coloured by cluster. A dot marks the last frame.
+# The paths, colored by cluster. A dot marks the last frame.
 
 
 def draw(ax, labels, title):

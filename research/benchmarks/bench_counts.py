@@ -19,7 +19,7 @@ from sklearn.cluster import AgglomerativeClustering
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.metrics import clustering_error
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.representations.base import Setting
 from dcfsc.representations.counts import Counts
 from research.data import data_root

@@ -33,8 +33,8 @@ STARTS = 40
 
 def sum_of_squares(V: np.ndarray, labels: np.ndarray) -> float:
     """sum_i |v_i - c|^2 for the mean c of the cluster of each row of V (n, p)."""
-    centres = np.stack([V[labels == k].mean(axis=0) for k in np.unique(labels)])
-    return float(((V - centres[labels]) ** 2).sum())
+    centers = np.stack([V[labels == k].mean(axis=0) for k in np.unique(labels)])
+    return float(((V - centers[labels]) ** 2).sum())
 
 
 def partitions(V: np.ndarray, K: int) -> dict[str, np.ndarray]:

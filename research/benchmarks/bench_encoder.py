@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, EncoderFeatures, datasets
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, EncoderFeatures, io
 from dcfsc.metrics import clustering_error, nmi
 
 from .measure import finish, parser, timed
@@ -47,7 +47,7 @@ def main() -> None:
     options.add_argument("--encoder", help="as EncoderFeatures takes it; EfficientNet-Lite0 if not")
     options.add_argument("--head", action="store_true", help="train a head on the features too")
     args = options.parse_args()
-    data = datasets.load(args.folder)
+    data = io.load(args.folder)
     assert data.y is not None
     y, K = data.y, data.n_classes
     encoder = EncoderFeatures(args.encoder, device=args.device, cache=None)

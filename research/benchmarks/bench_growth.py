@@ -32,7 +32,7 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
     from dcfsc import spectral
     from dcfsc.affinity import Symmetric
     from dcfsc.estimators.validation import as_float
-    from dcfsc.neighbours import unit_rows
+    from dcfsc.neighbors import unit_rows
     from dcfsc.self_expression import choose_lam, solve
 
     Z = unit_rows(as_float(X, torch.device(device)))
@@ -50,7 +50,7 @@ WAYS = {"without N x N": closed_form, "with N x N": dense_way}
 def one(way: str, n: int, device: str, most: float) -> dict[str, Any]:
     from dcfsc.metrics import clustering_error
 
-    # The inverse in float64, B and its affinity, the normalised affinity in float64.
+    # The inverse in float64, B and its affinity, the normalized affinity in float64.
     if way == "with N x N" and 32 * n * n > most:
         return {"failed": f"needs about {32 * n * n / 2**30:.0f} GiB"}
     warm_up(device)

@@ -24,8 +24,8 @@ FEW |= {name: {"pretrain_epochs": 1, "steps": 2, "verbose": False} for name in (
 def one(method: str, n: int) -> dict[str, object]:
     import torch
 
-    from dcfsc.datasets import synthetic
     from dcfsc.estimators.registry import create
+    from dcfsc.io import synthetic
 
     warnings.simplefilter("ignore")
     data = synthetic(n, 5, 4, 100, noise=0.1, random_state=0)

@@ -70,7 +70,7 @@ def _used() -> float:
 
 
 def tinted(folder: Path) -> None:
-    """500 colour images: ten objects of COIL-100 with 50 views each."""
+    """500 color images: ten objects of COIL-100 with 50 views each."""
     data = load("coil100")
     assert data.y is not None
     objects = [k for k in np.unique(data.y) if (data.y == k).sum() >= 50][:10]

@@ -6,8 +6,8 @@
 
 problems.py says what the problems are and how to fetch their files; problems without theirs are
 left out. Beside the default, with the same seeds and on the same unit rows: k-means, spectral
-clustering of the ten-nearest-neighbour graph, and "two-k", the closed form with tr H = 2 K, five
-neighbours and squared weights (``--alone`` leaves these out).
+clustering of the ten-nearest-neighbor graph, and "two-k", the closed form with tr H = 2 K, five
+neighbors and squared weights (``--alone`` leaves these out).
 
 ``--variants N`` asks instead how well stability chooses the representation. Every problem is drawn
 N times: a random seven tenths of its classes (all of them up to four) and of the samples of each,
@@ -41,7 +41,7 @@ from .generated_problems import Samples
 from .measure import finish_row, parser, timed
 from .problems import PROBLEMS, family, part
 
-PEERS = ("k-means", "neighbours", "two-k")
+PEERS = ("k-means", "neighbors", "two-k")
 VARIANT_SEEDS, VARIANT_SAMPLES = range(3), 1000
 MOST_SAMPLES = 1500  # of a problem, before variants are drawn
 CANDIDATES = ("given", "metric-twice", "scattering")
@@ -201,13 +201,13 @@ def main() -> None:
     args = options.parse_args()
     # A peer's graph may be in pieces, and is clustered all the same.
     warnings.filterwarnings("ignore", message="Graph is not fully connected")
-    kind, run, summarise = "problems", measure, compared_with_peers
+    kind, run, summarize = "problems", measure, compared_with_peers
     if args.variants:
-        kind, run, summarise = "variants", measure_variants, summary_of_choices
+        kind, run, summarize = "variants", measure_variants, summary_of_choices
     for name, (X, y) in loaded(args):
         rows = finish_row(args, kind, name, run(X, y, args) | {"source": PROBLEMS[name].source})
         known = {name: rows[name] for name in PROBLEMS if name in rows}
-        finish_row(args, kind, "summary", summarise(known))
+        finish_row(args, kind, "summary", summarize(known))
 
 
 if __name__ == "__main__":

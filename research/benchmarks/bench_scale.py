@@ -38,7 +38,7 @@ class Stages(dict[str, float]):
 
 
 class TimedSearch:
-    """An operator whose neighbour searches count as the stage "search"."""
+    """An operator whose neighbor searches count as the stage "search"."""
 
     def __init__(self, operator: Any, stages: Stages) -> None:
         self._operator, self._stages, self.parts = operator, stages, (self,)
@@ -67,7 +67,7 @@ def cluster_in_stages(
     from dcfsc import spectral
     from dcfsc.affinity import TopK
     from dcfsc.estimators.validation import as_float
-    from dcfsc.neighbours import unit_rows
+    from dcfsc.neighbors import unit_rows
     from dcfsc.representations import choose, create
     from dcfsc.representations.base import Setting
 
@@ -112,7 +112,7 @@ def warm_up(device: str, dimension: int = D) -> float:
 
 
 def subspaces(n: int, noise: float = 0.1, dimension: int = D) -> tuple[np.ndarray, np.ndarray]:
-    from dcfsc.datasets import synthetic
+    from dcfsc.io import synthetic
 
     data = synthetic(n, K, M, dimension, noise=noise, random_state=0)
     assert data.y is not None

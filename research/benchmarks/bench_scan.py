@@ -1,4 +1,4 @@
-"""The plain and the filtered neighbour scan on a GPU: from how many rows on does the filter pay?
+"""The plain and the filtered neighbor scan on a GPU: from how many rows on does the filter pay?
 
     python -m research.benchmarks.bench_scan --json results/benchmarks/scan_gpu.json
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dcfsc.neighbours import largest_inner_products
+from dcfsc.neighbors import largest_inner_products
 
 from .check_cuda_topk import rows
 from .measure import finish, interleaved, parser

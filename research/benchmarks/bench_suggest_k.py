@@ -19,7 +19,7 @@ import numpy as np
 
 from dcfsc import suggest_k
 from dcfsc.cli.output import clarity
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from research import data as datasets
 
 from .measure import finish, parser, timed

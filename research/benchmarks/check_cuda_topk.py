@@ -1,4 +1,4 @@
-"""The neighbour scan on a GPU against float64: errors and times over many shapes, as JSON.
+"""The neighbor scan on a GPU against float64: errors and times over many shapes, as JSON.
 
     python -m research.benchmarks.check_cuda_topk --json results/benchmarks/cuda_topk.json
 
@@ -19,8 +19,8 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import half_filter, largest_inner_products
-from dcfsc.neighbours.half_filter import HalfFilter
+from dcfsc.neighbors import half_filter, largest_inner_products
+from dcfsc.neighbors.half_filter import HalfFilter
 
 from .measure import finish, parser, timed
 

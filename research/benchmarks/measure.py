@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ import torch
 
 from dcfsc import __version__
 from research.files import write_json
+from research.machine import commit
 
-from . import freshness
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def interleaved(
@@ -45,14 +47,14 @@ def interleaved(
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds and result; a GPU is waited for at both ends."""
-    synchronise()
+    synchronize()
     start = time.perf_counter()
     result = run()
-    synchronise()
+    synchronize()
     return time.perf_counter() - start, result
 
 
-def synchronise() -> None:
+def synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -133,10 +135,16 @@ def without_folders(word: str) -> str:
 
 def program(script: str) -> list[str]:
     """What follows `python` in a command that runs a script of this repository."""
-    path = Path(script).resolve().relative_to(freshness.ROOT)
+    path = Path(script).resolve().relative_to(ROOT)
     if path.parts[0] != "research":
         return [path.as_posix()]
     return ["-m", ".".join(path.with_suffix("").parts).removesuffix(".__main__")]
+
+
+def measured() -> dict[str, Any]:
+    """Where, when and with which commit something was measured."""
+    date = datetime.now(UTC).date().isoformat()
+    return {"machine": machine(), "commit": commit(), "date": date}
 
 
 def record_of(name: str, figures: Any, **code: Any) -> dict[str, Any]:
@@ -146,7 +154,7 @@ def record_of(name: str, figures: Any, **code: Any) -> dict[str, Any]:
 
 def finish(options: argparse.Namespace, name: str, figures: Any) -> None:
     """Write the whole result, with the machine and the code that it was measured with."""
-    record = record_of(name, figures, machine=machine(), code=freshness.code(name))
+    record = record_of(name, figures, **measured())
     if options.json:
         write_json(options.json, record)
     if not options.quiet:
@@ -159,7 +167,7 @@ def finish_row(options: argparse.Namespace, name: str, row: str, figures: Any) -
         print(row, json.dumps(figures), flush=True)
     known = options.json is not None and options.json.exists()
     rows = json.loads(options.json.read_text())["figures"] if known else {}
-    rows[row] = {**figures, "machine": machine(), "code": freshness.code(name)}
+    rows[row] = {**figures, **measured()}
     if options.json:
         write_json(options.json, record_of(name, rows))
     return rows

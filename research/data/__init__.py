@@ -3,7 +3,7 @@
 They are looked for under $DCFSC_DATA, else in the user's cache folder, or downloaded there.
 """
 
-from .catalogue import describe, names
+from .catalog import describe, names
 from .download import fetch
 from .loading import load
 from .motions import sequences

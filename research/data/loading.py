@@ -1,4 +1,4 @@
-"""``load``: a data set of the catalogue by its name, or whatever dcfsc itself loads."""
+"""``load``: a data set of the catalog by its name, or whatever dcfsc itself loads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dcfsc import datasets
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.images import Reading, check_size, resize
+from dcfsc import io
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.io import Dataset
+from dcfsc.io.images import Reading, check_size, resize
 
-from .catalogue import ENTRIES, names
+from .catalog import ENTRIES, names
 from .motions import HOPKINS155, load_sequence
 
 NO_LABELS = "none"
@@ -24,21 +24,21 @@ def load(
     size: tuple[int, int] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Load a data set by its name, or a file or folder as :func:`dcfsc.datasets.load` does.
+    """Load a data set by its name, or a file or folder as :func:`dcfsc.io.load` does.
 
     Parameters
     ----------
     spec : str or Path
         One of ``names()``, a sequence of Hopkins-155 as in "hopkins155/cars1", or a path. A name
         goes before a file of that name: write ./orl for a folder orl. The original .mat files of
-        the catalogue are read as such: their layout says what guessing could not.
+        the catalog are read as such: their layout says what guessing could not.
     labels : str, optional
-        For paths as in :func:`dcfsc.datasets.load`; "none" for no labels.
+        For paths as in :func:`dcfsc.io.load`; "none" for no labels.
     size : (height, width), optional
         Bring images to this size (bicubic).
     **options
         ``download=False`` to stay off the network; for "digits", "synthetic" and paths those of
-        :func:`dcfsc.datasets.load`.
+        :func:`dcfsc.io.load`.
     """
     name = str(spec)
     if name.startswith(f"{HOPKINS155.name}/") or name in ENTRIES:
@@ -49,7 +49,7 @@ def load(
         raise unknown_name("dataset", name, names())
     else:
         options.pop("download", None)  # nothing else is downloaded
-        data = datasets.load(spec, labels=labels, size=size, **options)
+        data = io.load(spec, labels=labels, size=size, **options)
     return replace(data, y=None, label_names=None) if labels == NO_LABELS else data
 
 

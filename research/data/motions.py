@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.arrays import read_mat
-from dcfsc.datasets.dataset import damage_in_one_line, encode_labels
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.io import Dataset
+from dcfsc.io.arrays import read_mat
+from dcfsc.io.dataset import damage_in_one_line, encode_labels
 
 from .registry import Entry, Form, file_named
 

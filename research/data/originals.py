@@ -20,11 +20,11 @@ from typing import IO
 
 import numpy as np
 
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.arrays import load_npz, read_mat
-from dcfsc.datasets.dataset import damage_in_one_line, encode_labels
-from dcfsc.datasets.images import ImageSource, Reading, channels_first, read_images
 from dcfsc.errors import InputError
+from dcfsc.io import Dataset
+from dcfsc.io.arrays import load_npz, read_mat
+from dcfsc.io.dataset import damage_in_one_line, encode_labels
+from dcfsc.io.images import ImageSource, Reading, channels_first, read_images
 
 MEMBER_BYTES = 32 << 20  # no image of these sets is larger; a larger member is not decompressed
 IDX_BYTES = 1 << 28  # five times MNIST
@@ -33,7 +33,7 @@ CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 
 
 def read_npz(name: str, path: Path) -> Dataset:
-    """Arrays ``images`` (n, h, w) or, in colour, (n, h, w, 3), and ``labels`` (n,)."""
+    """Arrays ``images`` (n, h, w) or, in color, (n, h, w, 3), and ``labels`` (n,)."""
     data = load_npz(path, labels="labels", key="images")
     X = channels_first(data.X, str(path))
     if X.ndim != 3 and X.shape[1:2] != (3,):
@@ -142,7 +142,7 @@ def read_yale_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
 
 
 def read_coil_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
-    """coil-100: obj1__0.png ... obj100__355.png, in colour, by object and angle."""
+    """coil-100: obj1__0.png ... obj100__355.png, in color, by object and angle."""
     return _read_tree(name, place, COIL, shape)
 
 

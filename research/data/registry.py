@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.streamed import cache_folder
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.io import Dataset
+from dcfsc.io.streamed import cache_folder
 
 from . import originals
 from .download import fetch

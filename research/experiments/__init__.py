@@ -3,7 +3,7 @@
 A protocol, its cells and what is drawn from them live here; methods come from the estimators.
 """
 
-from .catalogue import names
+from .catalog import names
 from .reproduce import Summary, render, reproduce
 
 __all__ = ["Summary", "names", "render", "reproduce"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import paper, tables
-from .catalogue import get
+from .catalog import get
 from .cells import CellStore
 from .methods import METHODS, get_method
 from .views_table import draw_views
@@ -26,7 +26,7 @@ OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
 
 def write(store: CellStore, folder: Path) -> None:
     """Draw an experiment's figure to a folder, where there is something to draw."""
-    rows = tables.summarise(store)
+    rows = tables.summarize(store)
     draw = {
         "eyaleb": draw_error_by_clusters,
         "lambda": draw_lambda_curve,
@@ -97,13 +97,13 @@ def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
     for number, method in enumerate(m for m in METHODS if m in present):
         line = sorted((r for r in rows if r["method"] == method), key=lambda r: r["K"])
         reference = _is_reference(line[0])
-        # The references come last and share a colour; their line style tells them apart.
-        colour = REFERENCE if reference else f"C{number % 10}"
+        # The references come last and share a color; their line style tells them apart.
+        color = REFERENCE if reference else f"C{number % 10}"
         axes.errorbar(
             [r["K"] for r in line],
             [r["error_mean"] for r in line],
             yerr=[r["error_std"] or 0.0 for r in line],
-            color=colour,
+            color=color,
             marker={"raw": "s", "start": "^"}.get(method, "o"),
             linestyle=":" if reference else "-",
             markersize=4,
@@ -115,7 +115,7 @@ def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
             axes.plot(
                 [K for K, _ in known],
                 [p.mean for _, p in known],
-                color=colour,
+                color=color,
                 linestyle="--",
                 label=f"{line[0]['title']}, paper",
             )

@@ -6,7 +6,7 @@ import time
 import warnings
 from dataclasses import dataclass
 
-from . import catalogue, tables
+from . import catalog, tables
 from .cells import Cell, one_line, without_folders
 from .pipeline import Session
 
@@ -19,7 +19,7 @@ class Outcome:
     line: str
 
 
-def run_cell(experiment: catalogue.Experiment, cell: Cell, session: Session) -> Outcome:
+def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Outcome:
     """Compute and store one cell, or store why not."""
     store = session.store
     copied = None if session.force else store.load_twin(cell)

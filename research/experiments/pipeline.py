@@ -20,9 +20,9 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc import spectral
-from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError
 from dcfsc.estimators.validation import as_float
+from dcfsc.io import Dataset
 from dcfsc.machine import machine, resolve_device
 from dcfsc.metrics import ari, clustering_error, nmi
 from dcfsc.self_expression import squared_singular_values

@@ -18,7 +18,7 @@ from dcfsc.ownership import check_place
 from research.files import write_json
 from research.machine import versions
 
-from . import catalogue, figures, tables
+from . import catalog, figures, tables
 from .cells import Cell, CellStore, Record
 from .outcome import Outcome, duration
 from .pipeline import Session
@@ -105,7 +105,7 @@ def reproduce(
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     resolve_device(device)
-    experiment = catalogue.get(name)
+    experiment = catalog.get(name)
     planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
     store = CellStore(Path(out), name)
     for place in (store.out, store.folder):
@@ -167,8 +167,8 @@ def deal(cells: list[Cell], shard: tuple[int, int]) -> list[Cell]:
             f"shard must be (i, n) with 0 <= i < n; got ({index}, {count}). "
             "The first of four is (0, 4)."
         )
-    units = {u: n for n, u in enumerate(dict.fromkeys(map(catalogue.unit, cells)))}
-    return [cell for cell in cells if units[catalogue.unit(cell)] % count == index]
+    units = {u: n for n, u in enumerate(dict.fromkeys(map(catalog.unit, cells)))}
+    return [cell for cell in cells if units[catalog.unit(cell)] % count == index]
 
 
 def announce(
@@ -213,7 +213,7 @@ def last_time(records: list[Record], method: str, n_clusters: int) -> float | No
 
 def render(name: str, out: Path | str = Path("results"), report: Report = print) -> list[Path]:
     """Write an experiment's table (CSV, Markdown) and figures (PNG, SVG) from its saved cells."""
-    catalogue.get(name)
+    catalog.get(name)
     store = CellStore(Path(out), name)
     store.folder.mkdir(parents=True, exist_ok=True)
     drawn = filling(store.folder, RESULTS, removes=())

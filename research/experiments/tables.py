@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import hopkins, paper
-from .catalogue import get
+from .catalog import get
 from .cells import CellStore, Record
 from .methods import METHODS, get_method
 from .views_table import VIEW_COLUMNS, VIEW_LEGEND, short, view_rows
@@ -29,12 +29,12 @@ STEP_TITLES = {
 
 def write(store: CellStore, folder: Path) -> None:
     """Write ``table.csv`` and ``table.md`` to a folder."""
-    rows = summarise(store)
+    rows = summarize(store)
     (folder / "table.csv").write_text(to_csv(rows), encoding="utf-8")
     (folder / "table.md").write_text(to_markdown(store, rows), encoding="utf-8")
 
 
-def summarise(store: CellStore) -> list[Row]:
+def summarize(store: CellStore) -> list[Row]:
     """The rows of an experiment's table."""
     return _SUMMARIES.get(store.experiment, clustering_rows)(store)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 VIEW_TRIALS = 5
-CHANGES = "geometry", "crop", "light", "mirror", "colour"  # whose strengths differ between datasets
+CHANGES = "geometry", "crop", "light", "mirror", "color"  # whose strengths differ between datasets
 VIEW_PROBLEMS = {
     name: Problem(name, n_clusters)
     for name, n_clusters in {
@@ -183,8 +183,8 @@ VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 VIEW_LEGEND = (
     "Clustering error in percent, mean ± standard deviation over the seeds; only the number of "
-    "clusters is given. *The default* also learns from neighbours and clusters of the closed form; "
-    "where that of the samples is not stable, as on CIFAR-10, from neighbours by its own features. "
+    "clusters is given. *The default* also learns from neighbors and clusters of the closed form; "
+    "where that of the samples is not stable, as on CIFAR-10, from neighbors by its own features. "
     "*Closed form afterwards*: of the features, joined with the graph of the samples if that is "
     "stable; *k-means afterwards*: on the same features. A fit's seconds contain "
     "everything: the closed form of the samples, the choice of changes with its short trainings, "

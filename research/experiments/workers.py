@@ -14,14 +14,14 @@ import torch
 from dcfsc.errors import InputError
 from dcfsc.machine import available_cpus
 
-from . import catalogue
+from . import catalog
 from .cells import Cell, CellStore
 from .outcome import Outcome, run_cell
 from .pipeline import Session
 
 
 def fill(
-    experiment: catalogue.Experiment, cells: list[Cell], session: Session
+    experiment: catalog.Experiment, cells: list[Cell], session: Session
 ) -> Iterator[tuple[Cell, Outcome]]:
     """Compute the cells one after the other, in this process."""
     for cell in cells:
@@ -38,7 +38,7 @@ def fill_by_processes(
     """
     units: dict[Any, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: -cell.problem.n_clusters):
-        units.setdefault(catalogue.unit(cell), []).append(cell)
+        units.setdefault(catalog.unit(cell), []).append(cell)
     pool = ProcessPoolExecutor(
         min(jobs, len(units)),
         mp_context=multiprocessing.get_context("spawn"),  # a forked process cannot use CUDA
@@ -60,7 +60,7 @@ def fill_by_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_work: tuple[catalogue.Experiment, Session] | None = None
+_work: tuple[catalog.Experiment, Session] | None = None
 
 
 def _begin(name: str, out: Path, device: Any, force: bool, threads: int) -> None:
@@ -69,7 +69,7 @@ def _begin(name: str, out: Path, device: Any, force: bool, threads: int) -> None
 
     torch.set_num_threads(threads)
     threadpool_limits(threads)
-    _work = catalogue.get(name), Session(CellStore(out, name), device, force)
+    _work = catalog.get(name), Session(CellStore(out, name), device, force)
 
 
 def _unit(cells: list[Cell]) -> list[Outcome]:

@@ -55,17 +55,17 @@ PACKAGE = ROOT / "src" / "dcfsc"
 CONTRACTS = [f"tests/contracts/test_{name}.py" for name in ("operators", "closed_form")]
 TESTS = {
     "self_expression": ["tests/self_expression", *CONTRACTS],
-    "neighbours": ["tests/neighbours", CONTRACTS[0]],
+    "neighbors": ["tests/neighbors", CONTRACTS[0]],
 }
 # The folders that the total is taken over; in the others most changes change speed alone.
 CORE = ("self_expression", "affinity", "spectral", "representations", "training", "metrics")
 # Files, and functions, classes or constants of files, that are left out, and why.
-PROCESSES = "several processes, which tests/distributed starts anew"
+PROCESSES = "several processes, which tests/processes starts anew"
 ESTIMATE = "an estimate of memory, compared with measured peaks within a factor"
 BLOCKS = "how much is held or done at a time, which changes memory and speed alone"
 SKIPPED = {
-    "neighbours/half_kernel.py": "a CUDA kernel",
-    "neighbours/sharded.py": PROCESSES,
+    "neighbors/half_kernel.py": "a CUDA kernel",
+    "neighbors/sharded.py": PROCESSES,
     "spectral/sharded.py": PROCESSES,
     "self_expression/products.py": "half-precision products of a GPU",
     "self_expression/triangular.py:triangular_inverse": "chooses what only a GPU is given",
@@ -79,12 +79,12 @@ SKIPPED = {
     "self_expression/sparse.py:sparse_self_expression_memory": ESTIMATE,
     "affinity/doubly_stochastic.py:BLOCK": BLOCKS,
     "affinity/nearest_codes.py:BLOCK": BLOCKS,
-    "neighbours/approximate.py:_TILE_BYTES": BLOCKS,
-    "neighbours/exact.py:_TILE_BYTES": BLOCKS,
-    "neighbours/exact.py:_GATHER_BYTES": BLOCKS,
-    "neighbours/exact.py:_DIRECT_BYTES": BLOCKS,
-    "neighbours/half_filter.py:_BOUND_BYTES": BLOCKS,
-    "neighbours/half_filter.py:_CHUNK_ROWS": BLOCKS,
+    "neighbors/approximate.py:_TILE_BYTES": BLOCKS,
+    "neighbors/exact.py:_TILE_BYTES": BLOCKS,
+    "neighbors/exact.py:_GATHER_BYTES": BLOCKS,
+    "neighbors/exact.py:_DIRECT_BYTES": BLOCKS,
+    "neighbors/half_filter.py:_BOUND_BYTES": BLOCKS,
+    "neighbors/half_filter.py:_CHUNK_ROWS": BLOCKS,
     "self_expression/elastic_net.py:_CPU_BLOCK": BLOCKS,
     "self_expression/gram.py:CHUNK_ELEMENTS": BLOCKS,
     "self_expression/gram.py:_COLUMN_BLOCK": BLOCKS,

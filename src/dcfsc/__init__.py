@@ -52,13 +52,13 @@ _OTHERS = {
 }
 _ROOMS = (
     "affinity",
-    "datasets",
-    "distributed",
+    "io",
+    "processes",
     "errors",
     "estimators",
     "features",
     "metrics",
-    "neighbours",
+    "neighbors",
     "networks",
     "report",
     "representations",

@@ -124,7 +124,7 @@ def test_the_cosine_scale_is_the_cosine_of_the_whitened_samples():
 
 
 def test_k_grows_until_the_graph_has_no_more_pieces_than_clusters():
-    """Two cliques of eight whose nearest neighbours pair up: k = 1 leaves eight pieces."""
+    """Two cliques of eight whose nearest neighbors pair up: k = 1 leaves eight pieces."""
     C = torch.zeros(16, 16, dtype=torch.float64)
     for start in (0, 8):
         C[start : start + 8, start : start + 8] = 0.5
@@ -137,7 +137,7 @@ def test_k_grows_until_the_graph_has_no_more_pieces_than_clusters():
 
 
 def test_growing_asks_for_few_scans():
-    """Neighbours found beyond k are used before another scan is made."""
+    """Neighbors found beyond k are used before another scan is made."""
     asked = []
 
     class Counting(ExplicitCoefficients):

@@ -101,13 +101,13 @@ def test_a_second_call_needs_no_search(monkeypatch):
     NearestDoublyStochastic(1e-8)(given, 2.0)
     assert most == [2 << number for number in range(len(most))]
     assert len(most) > 2
-    minimise, rounds = steps._minimise, []
+    minimize, rounds = steps._minimize, []
 
     def record(entries, eta, a, b, tol):
         rounds.append(tol)
-        return minimise(entries, eta, a, b, tol)
+        return minimize(entries, eta, a, b, tol)
 
-    monkeypatch.setattr(steps, "_minimise", record)
+    monkeypatch.setattr(steps, "_minimize", record)
     np.testing.assert_allclose(project(given, 2.0).toarray(), A, atol=1e-7)
     assert rounds == [0.01, 1e-8]
 
@@ -119,11 +119,11 @@ def test_the_start_comes_from_smoother_problems(largest, smooth, monkeypatch):
     """Each a fourth of the one before, and the first not below the largest entry; eta is one."""
     solved = []
 
-    def minimise(entries, eta, a, b, tol):
+    def minimize(entries, eta, a, b, tol):
         solved.append((eta, tol))
         return a + 1.0, b + 2.0, 0.0
 
-    monkeypatch.setattr(steps, "_minimise", minimise)
+    monkeypatch.setattr(steps, "_minimize", minimize)
     entries = steps._Entries(np.array([0, 1]), np.array([1, 0]), np.array([largest, 0.1]), 2)
     a, b = steps._smooth_start(entries, 1.0)
     assert solved == [(eta, 0.1) for eta in smooth]
@@ -287,17 +287,17 @@ def test_the_minimum_over_some_entries_has_sums_of_one(monkeypatch):
     inside = np.random.default_rng(2).random((12, 12)) < 0.5
     inside |= np.eye(12, dtype=bool)
     entries = steps._Entries(*np.nonzero(inside), C[inside], 12)
-    a, b, error = steps._minimise(entries, 0.3, np.zeros(12), np.zeros(12), 1e-10)
+    a, b, error = steps._minimize(entries, 0.3, np.zeros(12), np.zeros(12), 1e-10)
     A = np.where(inside, np.maximum(C - a[:, None] - b, 0.0), 0.0) / 0.3
     sums = np.concatenate([A.sum(axis=0), A.sum(axis=1)])
     np.testing.assert_allclose(sums, 1.0, atol=1e-10)
     assert error == pytest.approx(np.abs(1.0 - sums).max(), abs=1e-15)
     with monkeypatch.context() as patched:  # at the minimum no step is made
         patched.delattr(steps, "_newton_step")
-        again = steps._minimise(entries, 0.3, a, b, 1e-9)
+        again = steps._minimize(entries, 0.3, a, b, 1e-9)
     np.testing.assert_allclose(again[0], a, atol=1e-9)
     np.testing.assert_allclose(again[1], b, atol=1e-9)
-    a, b, error = steps._minimise(entries, 0.3, np.zeros(12), np.zeros(12), 0.5)
+    a, b, error = steps._minimize(entries, 0.3, np.zeros(12), np.zeros(12), 0.5)
     A = np.where(inside, np.maximum(C - a[:, None] - b, 0.0), 0.0) / 0.3
     rough = np.abs(1.0 - np.concatenate([A.sum(axis=0), A.sum(axis=1)])).max()
     assert error == pytest.approx(rough)
@@ -324,8 +324,8 @@ def test_what_does_not_converge_is_said(monkeypatch):
 
 @pytest.mark.parametrize(("error", "said"), [(9e-3, False), (1e-2, False), (1.5e-2, True)])
 def test_ten_times_the_tolerance_is_too_much(error, said, monkeypatch):
-    minimise = steps._minimise
-    monkeypatch.setattr(steps, "_minimise", lambda *given: (*minimise(*given)[:2], error))
+    minimize = steps._minimize
+    monkeypatch.setattr(steps, "_minimize", lambda *given: (*minimize(*given)[:2], error))
     given = ExplicitCoefficients(torch.from_numpy(coefficients(10)))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -17,7 +17,7 @@ def scaled(A):
 
 
 def two_pieces(each=12):
-    """Two orthogonal planes, each in two far groups: four pieces of a graph with few neighbours."""
+    """Two orthogonal planes, each in two far groups: four pieces of a graph with few neighbors."""
     rng, rows = np.random.default_rng(0), []
     for plane in (0, 2):
         for angle in (0.0, 1.5):
@@ -57,7 +57,7 @@ def test_pieces_stay_together_where_the_other_graph_links_them():
     assert count == 2
     assert (pieces[:24] == pieces[0]).all()
     assert (pieces[24:] == pieces[-1]).all()
-    # k did not grow: a sample's own neighbours are those of k = 3
+    # k did not grow: a sample's own neighbors are those of k = 3
     assert ((joined - 0.02 * by_degrees(chain(4))) > 1e-12).nnz == alone.nnz
 
 
@@ -76,7 +76,7 @@ def test_without_another_graph_it_is_topk():
     )
 
 
-def test_a_sample_without_neighbours_stays_without():
+def test_a_sample_without_neighbors_stays_without():
     A = sp.csr_array(np.array([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
     with np.errstate(all="raise"):
         for scale in (1.0, 1e-3, 1e3):

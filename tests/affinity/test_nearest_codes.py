@@ -10,8 +10,8 @@ from sklearn.preprocessing import normalize
 from dcfsc import EnSC, affinity
 from dcfsc.affinity import NearestCodes, nearest_codes
 from dcfsc.affinity.nearest_codes import unit_codes
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import Combined, ExplicitCoefficients, SparseCoefficients, solve
 
@@ -77,7 +77,7 @@ def test_the_scale_of_a_code_does_not_count():
     np.testing.assert_array_equal(scaled, NearestCodes()(explicit(C), 2).toarray())
 
 
-def test_codes_of_opposite_sign_are_no_neighbours():
+def test_codes_of_opposite_sign_are_no_neighbors():
     C = np.zeros((5, 5))
     C[0, 3:], C[1, 3:], C[2, 3:] = (1.0, 2.0), (1.0, 1.0), (-1.0, -2.0)
     A = NearestCodes(1)(explicit(C), 2).toarray()
@@ -106,7 +106,7 @@ def test_two_copies_are_linked_though_their_codes_are_orthogonal():
     assert not A[5].any()
 
 
-def test_zero_codes_have_no_neighbours():
+def test_zero_codes_have_no_neighbors():
     assert NearestCodes()(sparse(np.zeros((4, 4))), 2).nnz == 0
     C = random_codes(20)
     C[4], C[:, 4] = 0.0, 0.0
@@ -116,7 +116,7 @@ def test_zero_codes_have_no_neighbours():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_samples_have_as_many_neighbours_as_there_are(n):
+def test_few_samples_have_as_many_neighbors_as_there_are(n):
     C = 1.0 - np.eye(n)
     A = NearestCodes()(explicit(C), 1).toarray()
     np.testing.assert_array_equal(A, C)

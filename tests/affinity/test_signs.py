@@ -1,4 +1,4 @@
-"""Whether samples on opposite sides of the origin are neighbours."""
+"""Whether samples on opposite sides of the origin are neighbors."""
 
 import numpy as np
 import pytest

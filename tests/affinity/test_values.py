@@ -34,7 +34,7 @@ def top_graph(w, k, power):
 
 
 class Recording(ExplicitCoefficients):
-    """Explicit coefficients that remember how many neighbours they were asked for."""
+    """Explicit coefficients that remember how many neighbors they were asked for."""
 
     def __init__(self, C):
         super().__init__(torch.from_numpy(C))
@@ -70,7 +70,7 @@ def test_topk_scaled_to_the_maximum_and_not_at_all(k, power):
         np.testing.assert_allclose(A.toarray(), top_graph(w, k, power), rtol=1e-12)
 
 
-def test_topk_turns_approximate_neighbours_into_cosines_by_their_leverages():
+def test_topk_turns_approximate_neighbors_into_cosines_by_their_leverages():
     A = np.random.default_rng(1).normal(size=(20, 6)) * np.linspace(0.3, 3.0, 20)[:, None]
     H = A @ np.linalg.inv(A.T @ A + 2.0 * np.eye(6)) @ A.T
     h = np.diag(H).copy()
@@ -102,7 +102,7 @@ def test_topk_of_the_closed_form_is_the_cosine_to_the_fourth(form):
     np.testing.assert_allclose(graph.toarray(), top_graph(cosine, 3, 4.0), rtol=1e-9, atol=1e-12)
 
 
-def test_positive_neighbours_are_taken_from_twice_as_many():
+def test_positive_neighbors_are_taken_from_twice_as_many():
     """Of the 2 k largest the positive ones, at most k of them; all of them where none is."""
     C = unequal(seed=3)
     C[2] = -np.abs(C[2])
@@ -131,7 +131,7 @@ def test_positive_neighbours_are_taken_from_twice_as_many():
         ({"grow": False, "k": 16}, 32),
     ],
 )
-def test_spare_neighbours_are_asked_for_where_they_may_be_needed(options, asked):
+def test_spare_neighbors_are_asked_for_where_they_may_be_needed(options, asked):
     given = Recording(unequal())
     TopK(**{"k": 4, **options})(given, 18)
     assert given.asked == [asked]
@@ -152,7 +152,7 @@ def test_growing_ends_at_the_largest_k_and_is_the_graph_of_that_k():
     np.testing.assert_allclose(A.toarray(), top_graph(C, 64, 4.0), rtol=1e-12)
 
 
-def test_growing_to_the_largest_k_asks_for_no_spare_neighbours():
+def test_growing_to_the_largest_k_asks_for_no_spare_neighbors():
     given = Recording(pieces(3, 70))
     TopK(k=16, signs="both")(given, 1)
     assert given.asked == [32, 64]
@@ -177,7 +177,7 @@ class Signed(ExplicitCoefficients):
 
 @pytest.mark.parametrize(("negative", "left_out"), [(7, True), (8, False), (9, False), (0, False)])
 def test_opposites_are_left_out_below_a_quarter(negative, left_out, caplog):
-    """Eight samples with four neighbours each: 8 of 32 are the quarter."""
+    """Eight samples with four neighbors each: 8 of 32 are the quarter."""
     C = np.zeros((8, 8))
     for i in range(8):
         for step in range(1, 8):
@@ -212,7 +212,7 @@ def test_several_ways_have_the_sum_of_their_graphs():
 def test_symmetric_entry_by_entry(scale, sparse):
     C = unequal(seed=6)
     C[np.abs(C) < 0.05] = 0.0
-    C[0, 0] = 1e6  # a diagonal is not a neighbour
+    C[0, 0] = 1e6  # a diagonal is not a neighbor
     off = np.abs(C - np.diag(np.diag(C)))
     largest = off.max(axis=1)
     expected = np.zeros_like(C)

@@ -20,8 +20,8 @@ from typer.testing import CliRunner, Result
 
 from dcfsc import __version__
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, synthetic
 from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
+from dcfsc.io import Dataset, synthetic
 
 CLOSED_FORM = ("--method", "closed-form", "--device", "cpu")
 
@@ -71,8 +71,8 @@ def npy(inputs: Path, data: Dataset) -> Path:
 
 @pytest.fixture
 def npz(inputs: Path, data: Dataset) -> Path:
-    np.savez(inputs / "labelled.npz", X=data.X, y=data.y)
-    return inputs / "labelled.npz"
+    np.savez(inputs / "labeled.npz", X=data.X, y=data.y)
+    return inputs / "labeled.npz"
 
 
 @pytest.fixture
@@ -234,10 +234,10 @@ def test_images_of_different_sizes(images: Path) -> None:
     Image.new("L", (20, 10)).save(images / "down" / "9.png")
     assert "read at 32 x 32" in done("fit", images, "-k", 2, *CLOSED_FORM, "--out", "chosen").stdout
     assert record("chosen")["data"]["shape"] == [32, 32]
-    done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "16x12", "--out", "grey")
-    assert record("grey")["data"]["shape"] == [16, 12]
-    done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "8x8", "--color", "--out", "colour")
-    assert record("colour")["data"]["shape"] == [3, 8, 8]
+    done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "16x12", "--out", "gray")
+    assert record("gray")["data"]["shape"] == [16, 12]
+    done("fit", images, "-k", 2, *CLOSED_FORM, "--size", "8x8", "--color", "--out", "color")
+    assert record("color")["data"]["shape"] == [3, 8, 8]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_images_of_different_sizes(images: Path) -> None:
         (("--seed", "-1"), "seed"),
         (("--size", "32"), "--size"),
         (("--labels", "nowhere.csv"), "nowhere.csv"),
-        (("--colour",), "--color"),
+        (("--color",), "--color"),
     ],
 )
 def test_options_that_cannot_be(npy: Path, options: tuple[str, ...], said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, distributed
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, processes
 from dcfsc.cli import export, predict, report, suggest
 from dcfsc.cli import fit as fit_module
 from dcfsc.cli.app import app
@@ -17,11 +17,11 @@ from dcfsc.estimators.deep import LEARNING_RATE, PRETRAIN_EPOCHS
 from dcfsc.estimators.dsc import DSC
 from dcfsc.estimators.registry import METHODS
 from dcfsc.representations.base import SUBSPACE_DIM
-from dcfsc.training.view_model import HEAD_LOSSES, LOSSES
+from dcfsc.views.model import HEAD_LOSSES, LOSSES
 
 IMAGES = {
     "size": "unchanged; a smaller size if images are large or differ in size",
-    "color": "colour if there is any",
+    "color": "color if there is any",
 }
 
 
@@ -70,7 +70,7 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     assert shown.pop("batch_size") == f"all; {on_views}"
     assert default(deep, "batch_size") is None
     assert float(shown.pop("checkpoint_every")) == default(deep, "checkpoint_every")
-    assert float(shown.pop("dist_timeout")) == distributed.TIMEOUT_SECONDS
+    assert float(shown.pop("dist_timeout")) == processes.TIMEOUT_SECONDS
     # what the command itself decides
     assert shown.pop("method").startswith("closed-form; dcfsc")
     assert shown.pop("out") == "runs/DATA-METHOD"

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 from dcfsc.runs.folder import read_run
 
 CLOSED_FORM = ("--method", "closed-form", "--representation", "given", "--device", "cpu")
@@ -56,14 +56,14 @@ def test_name_lists_edits_and_undoes(place: Path) -> None:
         ["cluster", "name", "samples"],
         *([str(k), "30"] for k in range(3)),
     ]
-    assert done("name", "run", "1=grey seals", "--merge", "0,2", "--quiet") == ""
+    assert done("name", "run", "1=gray seals", "--merge", "0,2", "--quiet") == ""
     listed = json.loads(done("name", "run", "--json"))["clusters"]
     assert listed == [
         {"cluster": 0, "name": None, "size": 60},
-        {"cluster": 1, "name": "grey seals", "size": 30},
+        {"cluster": 1, "name": "gray seals", "size": 30},
     ]
-    assert "grey seals" in Path("run/report.html").read_text()
-    assert "nothing to change" in done("name", "run", "1=grey seals")
+    assert "gray seals" in Path("run/report.html").read_text()
+    assert "nothing to change" in done("name", "run", "1=gray seals")
     assert len(done("name", "run", "--undo").splitlines()) == 4
     assert Path("run/report.html").read_text() == before
     assert "no edit to undo" in refused("name", "run", "--undo")

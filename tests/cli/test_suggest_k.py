@@ -14,7 +14,7 @@ import dcfsc.runs.clusters
 from dcfsc import ClosedFormSubspaceClustering, suggest_k
 from dcfsc.cli import app
 from dcfsc.cli.output import clarity
-from dcfsc.datasets import Dataset, synthetic
+from dcfsc.io import Dataset, synthetic
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dcfsc.cli import app, output, watching
-from dcfsc.stages import announce, logger, stage
+from dcfsc.progress import announce, logger, stage
 
 ESCAPES = "\x1b[31m\x1b]0;title\x07\x9b2J\u202egnp\u2066\x7f"
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dcfsc.cli import app, watching
-from dcfsc.datasets import synthetic
-from dcfsc.stages import announce, logger, progress, stage
+from dcfsc.io import synthetic
+from dcfsc.progress import announce, logger, progress, stage
 
 
 class Terminal(io.StringIO):

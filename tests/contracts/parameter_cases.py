@@ -15,9 +15,9 @@ from torch.overrides import TorchFunctionMode
 from dcfsc import affinity as affinities
 from dcfsc import networks
 from dcfsc.affinity import by_degrees
-from dcfsc.datasets import synthetic
 from dcfsc.estimators.registry import FEATURES, METHODS
 from dcfsc.features.encoders import InputImages, TorchEncoder
+from dcfsc.io import synthetic
 from dcfsc.self_expression import ExplicitCoefficients, solve
 from dcfsc.training import SelfExpressionTerm
 

@@ -75,7 +75,7 @@ def test_gradient_is_autograd_through_a_constant_B(form, dtype, shape):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", [(12, 30), (30, 12)])
-def test_B_minimises_problem_4(form, shape):
+def test_B_minimizes_problem_4(form, shape):
     """The gradient vanishes on diag(C) = 0 and no step lowers the objective; rows, not columns."""
     Z = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     lam = 0.5

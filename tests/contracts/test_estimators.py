@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dcfsc import AutoencoderFeatures, ScatteringFeatures
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 

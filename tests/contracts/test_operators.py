@@ -176,8 +176,8 @@ def test_every_operator_there_is_has_a_case():
         if issubclass(cls, Operator) and not inspect.isabstract(cls)
     }
     tried = {type(make().operator) for make in CASES.values()}
-    # The first process's view needs other processes: tests/distributed compares what it answers.
-    assert classes - tried == {dcfsc.estimators.sharded._Neighbours}
+    # The first process's view needs other processes: tests/processes compares what it answers.
+    assert classes - tried == {dcfsc.estimators.sharded._Neighbors}
 
 
 def test_rows_and_the_whole_are_the_dense_matrix(case):
@@ -197,7 +197,7 @@ def test_the_largest_coefficients_are_those_of_the_dense_matrix(case, k):
     assert not (indices == torch.arange(len(case.dense))[:, None]).any()
 
 
-def test_no_more_neighbours_than_there_are_others(case):
+def test_no_more_neighbors_than_there_are_others(case):
     values, indices = case.operator.topk(1000)
     n = len(case.dense)
     assert values.shape == indices.shape == (n, n - 1)

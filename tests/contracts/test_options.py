@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
-from dcfsc.datasets import synthetic
+from dcfsc.io import synthetic
 
 CPU = ("--device", "cpu")
 K3 = ("-k", "3", *CPU)
@@ -206,7 +206,7 @@ def dcfsc(*args):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A table, images in colour, a folder with a broken one, and two finished runs."""
+    """A table, images in color, a folder with a broken one, and two finished runs."""
     place = tmp_path_factory.mktemp("prepared")
     data = synthetic(60, 3, 2, 8, noise=0.3, random_state=0)
     np.savez(place / "table.npz", X=data.X, y=data.y)

@@ -14,9 +14,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import dcfsc
 from dcfsc import AutoencoderFeatures, ScatteringFeatures, spectral, suggest_k
-from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
+from dcfsc.io import Dataset, synthetic
 from dcfsc.runs.executor import execute
 from dcfsc.runs.request import RunRequest
 
@@ -155,7 +155,7 @@ class TestScore:
 class TestEmbedding:
     @over_all
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_it_is_an_array_of_eigenvectors_of_the_normalised_affinity(self, name, data):
+    def test_it_is_an_array_of_eigenvectors_of_the_normalized_affinity(self, name, data):
         model = make(name, n_clusters=4).fit(data.X)
         V, w = model.embedding_, model.eigenvalues_
         assert type(V) is np.ndarray

@@ -22,8 +22,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import dcfsc
-import dcfsc.datasets
 import dcfsc.estimators.deep
+import dcfsc.io
 from dcfsc.cli import app
 from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import METHODS
@@ -88,9 +88,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 Image.fromarray(noisy.astype(np.uint8)).save(tmp_path / name / kind / f"{i}.png")
     monkeypatch.setattr(encoder_features, "open_encoder", small_encoder)
     monkeypatch.setattr(encoder_features, "default_place", lambda: tmp_path / "cache")
-    data = dcfsc.datasets.synthetic(60, 3, 3, 20, random_state=0)
+    data = dcfsc.io.synthetic(60, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
-    load = dcfsc.datasets.load
+    load = dcfsc.io.load
 
     def few(spec: Any, **options: Any) -> Any:
         full = load(spec, **options)
@@ -99,7 +99,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         y = None if full.y is None else full.y[:200]
         return replace(full, X=full.X[:200], y=y)
 
-    monkeypatch.setattr(dcfsc.datasets, "load", few)
+    monkeypatch.setattr(dcfsc.io, "load", few)
     monkeypatch.setattr(dcfsc.estimators.deep, "PRETRAIN_EPOCHS", 2)
     monkeypatch.chdir(tmp_path)
     return tmp_path

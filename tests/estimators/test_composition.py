@@ -18,8 +18,8 @@ from dcfsc import (
     ScatteringFeatures,
 )
 from dcfsc.affinity import TopK
-from dcfsc.datasets import synthetic
 from dcfsc.estimators.registry import METHODS
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.self_expression import solve
 
@@ -32,7 +32,7 @@ def as_given(**options: Any) -> ClosedFormSubspaceClustering:
 
 
 def prediction_strength(model: Any, X: Any, y: Any = None) -> float:
-    """Label-free: whether held-out samples are labelled as when clustered by themselves."""
+    """Label-free: whether held-out samples are labeled as when clustered by themselves."""
     return 100.0 - clustering_error(clone(model).fit_predict(X), model.predict(X))
 
 

@@ -10,8 +10,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from dcfsc import EDSC, LRR, SSC, KernelSSC
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 
 ITERATIVE = {
     "SSC": (SSC, "raise max_iter, or tol=0.0002."),

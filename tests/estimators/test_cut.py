@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dcfsc import SSCOMP, ClosedFormSubspaceClustering
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 
 DATA = synthetic(n_samples=120, n_clusters=4, subspace_dim=3, ambient_dim=30, random_state=1)

@@ -18,8 +18,8 @@ from dcfsc import (
     suggest_k,
 )
 from dcfsc.affinity import Symmetric, TopK
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 from dcfsc.representations import create
 from dcfsc.representations.base import Setting
 

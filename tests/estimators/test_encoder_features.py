@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from dcfsc import EncoderFeatures
 from dcfsc.cli import app
-from dcfsc.datasets import load
-from dcfsc.datasets.feature_cache import FeatureCache
 from dcfsc.errors import InputError
 from dcfsc.estimators import encoder_features
 from dcfsc.features.encoders import InputImages, TorchEncoder
+from dcfsc.io import load
+from dcfsc.io.feature_cache import FeatureCache
 
 
 class Tiny(TorchEncoder):
@@ -180,7 +180,7 @@ def test_a_run_remembers_its_encoder(folder, tmp_path):
     assert Tiny.seen == seen  # all of it from the cache
 
 
-def test_in_grey_if_asked(folder, tmp_path):
+def test_in_gray_if_asked(folder, tmp_path):
     out = str(tmp_path / "run")
     words = ("--features", "encoder", "--gray", "--out", out, "--no-report")
     invoke("fit", str(folder), "-k", "2", *words)

@@ -13,11 +13,11 @@ from sklearn.exceptions import NotFittedError
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, affinity, representations
 from dcfsc.affinity import TopK
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import persistence, prediction
 from dcfsc.estimators.prediction import vote
 from dcfsc.estimators.registry import load_model
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import MLPSpec
 

@@ -11,9 +11,9 @@ import torch
 from dcfsc import suggest_k
 from dcfsc.affinity import TopK
 from dcfsc.affinity.topk import count_components
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import number_of_clusters
+from dcfsc.io import synthetic
 from dcfsc.metrics.cluster_counts import SIZE_FLOOR
 from dcfsc.representations.base import Setting
 from dcfsc.representations.given import Given
@@ -148,7 +148,7 @@ class Drawn:
         return sizes, np.full((k, k), 0.1) + np.diag(np.full(k, 0.5 if k == self.right else 0.0))
 
 
-def test_neighbours_of_the_leading_candidates_are_looked_at_again() -> None:
+def test_neighbors_of_the_leading_candidates_are_looked_at_again() -> None:
     mu = np.array([0.0, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3, 0.31, 0.32, 0.33, 0.34, 0.5, 0.51, 0.52])
     graphs = [Drawn(k, 1.0 - mu, right=4) for k in (2, 5, 12)]
     found = number_of_clusters._ranked(graphs, 0)  # type: ignore[arg-type]

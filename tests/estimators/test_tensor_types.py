@@ -10,10 +10,10 @@ import torch
 
 import dcfsc.self_expression as self_expression
 from dcfsc import suggest_k
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import AutoencoderFeatures, ScatteringFeatures
 from dcfsc.estimators.registry import METHODS
+from dcfsc.io import synthetic
 
 SHORT: dict[str, Any] = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
 HALVES = [torch.bfloat16, torch.float16]

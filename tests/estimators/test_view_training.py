@@ -7,12 +7,12 @@ import torch
 from dcfsc import DCFSC, ClosedFormSubspaceClustering
 from dcfsc.affinity import Symmetric, TopK
 from dcfsc.affinity.joined import by_degrees
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import views as view_estimator
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import ResidualSpec
-from dcfsc.training import Schedule
+from dcfsc.views import Schedule
 
 pytestmark = pytest.mark.slow
 
@@ -221,12 +221,12 @@ def test_the_graphs_are_equals_where_few_labels_differ(fitted, closed):
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), joined.toarray(), rtol=1e-5)
 
 
-def test_images_without_stable_clusters_are_learnt_from_views_alone(tmp_path):
+def test_images_without_stable_clusters_are_learned_from_views_alone(tmp_path):
     """Nothing teaches but the views, and nothing of the samples remains."""
     noise = np.random.default_rng(0).random((100, 3, 8, 8), dtype=np.float32)
     spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
     fitted = model(5, network=spec, views="auto", steps=10).fit(noise)
-    usual = {"crop", "mirror", "contrast", "colour"}
+    usual = {"crop", "mirror", "contrast", "color"}
     assert {name for name, s in fitted.view_strengths_.items() if s} == usual
     assert fitted.view_consistency_ == {}
     assert all(row["contrastive"] == row["loss"] for row in fitted.history_)
@@ -263,10 +263,10 @@ def test_another_affinity_is_the_features_alone():
     np.testing.assert_allclose(fitted.affinity_matrix_, alone.numpy(), rtol=1e-6)
 
 
-def test_many_samples_from_views_alone_have_more_neighbours(monkeypatch):
+def test_many_samples_from_views_alone_have_more_neighbors(monkeypatch):
     noise = np.random.default_rng(0).random((60, 3, 8, 8), dtype=np.float32)
     spec = ResidualSpec((3, 8, 8), (6, 8), 1, hidden=16, projection=8)
-    monkeypatch.setattr(view_estimator, "NEIGHBOURLY", 40)
+    monkeypatch.setattr(view_estimator, "NEIGHBORLY", 40)
     fitted = model(5, network=spec, views="auto", steps=2).fit(noise)
     more = TopK(k=12)(fitted.coefficients_, 5)
     np.testing.assert_allclose(fitted.affinity_matrix_.toarray(), more.toarray(), rtol=1e-6)

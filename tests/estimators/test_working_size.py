@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.cli import app
 from dcfsc.cli.output import ENCODER_GAIN
-from dcfsc.datasets import load
 from dcfsc.errors import InputError
+from dcfsc.io import load
 from dcfsc.metrics import clustering_error
 
 OPTIONS = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
@@ -22,7 +22,7 @@ OPTIONS = {"n_clusters": 2, "random_state": 0, "device": "cpu"}
 
 @pytest.fixture(scope="module")
 def photographs() -> np.ndarray:
-    """Colour images of 80 x 80, every other one with a bar that stands, else with one that lies."""
+    """Color images of 80 x 80, every other one with a bar that stands, else with one that lies."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 40, (60, 3, 80, 80)).astype(np.uint8)
     for i in range(60):
@@ -65,8 +65,8 @@ def test_the_user_may_choose_it(photographs):
 
 
 def test_samples_on_disk_are_reduced_a_block_at_a_time(photographs, tmp_path, monkeypatch):
-    from dcfsc.datasets import streamed
     from dcfsc.estimators import validation
+    from dcfsc.io import streamed
 
     np.save(tmp_path / "x.npy", photographs)
     on_disk = streamed.stream_npy(tmp_path / "x.npy")
@@ -104,7 +104,7 @@ def invoke(*words: str) -> str:
 def test_predict_reads_images_as_the_run_did(folder, tmp_path):
     out = str(tmp_path / "run")
     printed = invoke("fit", str(folder), "-k", "2", "--out", out, "--no-report")
-    assert "read at 32 x 32 in colour" in printed
+    assert "read at 32 x 32 in color" in printed
     assert printed.count("--features encoder") == printed.count(ENCODER_GAIN) == 1
     record = json.loads(Path(out, "run.json").read_text())
     assert record["data"]["shape"] == [3, 32, 32]
@@ -112,7 +112,7 @@ def test_predict_reads_images_as_the_run_did(folder, tmp_path):
     one = tmp_path / "one"
     one.mkdir()
     with Image.open(load(folder).paths[5]) as image:
-        image.convert("L").resize((400, 300)).save(one / "a.png")  # another size, and grey
+        image.convert("L").resize((400, 300)).save(one / "a.png")  # another size, and gray
     predicted = json.loads(invoke("predict", out, str(one), "--json"))
     assert predicted["data"]["shape"] == [3, 32, 32]
     everything = json.loads(invoke("predict", out, str(folder), "--json"))

@@ -6,7 +6,7 @@ import torch
 from dcfsc.features.image_statistics import SMOOTH, roughness, smooth_share
 
 
-def test_smooth_factors_between_neighbours_are_told_from_other_differences():
+def test_smooth_factors_between_neighbors_are_told_from_other_differences():
     random = torch.Generator().manual_seed(0)
     x = 0.1 + 0.4 * torch.rand(20, 1, 24, 24, generator=random)
     ramp = torch.linspace(0.3, 2.0, 24)

@@ -22,9 +22,9 @@ def pictures(n: int, *shape: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     h, w = shape[-2:]
     rows, columns = np.mgrid[:h, :w]
-    centres = rng.uniform(0.2, 0.8, (n, *shape[:-2], 3, 2, 1, 1)) * np.array([h, w])[:, None, None]
+    centers = rng.uniform(0.2, 0.8, (n, *shape[:-2], 3, 2, 1, 1)) * np.array([h, w])[:, None, None]
     spread = rng.uniform(1.0, 4.0, (n, *shape[:-2], 3, 1, 1))
-    square = (rows - centres[..., 0, :, :]) ** 2 + (columns - centres[..., 1, :, :]) ** 2
+    square = (rows - centers[..., 0, :, :]) ** 2 + (columns - centers[..., 1, :, :]) ** 2
     return (255 * np.exp(-square / spread**2).max(axis=-3)).astype(np.uint8)
 
 
@@ -132,8 +132,8 @@ def test_features_without_centring_keep_the_angles_between_coefficients(n, tmp_p
     S /= np.linalg.norm(S, axis=1, keepdims=True)
     # all components are kept, so that the projection is a rotation
     np.testing.assert_allclose(Z @ Z.T, S @ S.T, atol=1e-5)
-    centred = clone(model).set_params(center=True).fit_transform(X)
-    assert np.abs(centred @ centred.T - S @ S.T).max() > 0.1
+    centered = clone(model).set_params(center=True).fit_transform(X)
+    assert np.abs(centered @ centered.T - S @ S.T).max() > 0.1
     model.save(tmp_path / "model")
     again = ScatteringFeatures.load(tmp_path / "model")
     assert again.center is False
@@ -177,14 +177,14 @@ def test_blank_and_constant_images_give_finite_features(digits):
     assert np.isfinite(Z).all()
 
 
-def test_colour_channels_stand_side_by_side():
+def test_color_channels_stand_side_by_side():
     X = pictures(20, 3, 16, 16)
     model = ScatteringFeatures(J=2, L=4, n_components=5, device="cpu").fit(X)
-    grey = model._model.coefficients(torch.from_numpy(X))
-    assert grey.shape == (20, 3 * 25 * 16)
+    gray = model._model.coefficients(torch.from_numpy(X))
+    assert gray.shape == (20, 3 * 25 * 16)
     alone = ScatteringFeatures(J=2, L=4, n_components=5, device="cpu").fit(X[:, 1])
     torch.testing.assert_close(
-        grey[:, 25 * 16 : 2 * 25 * 16],
+        gray[:, 25 * 16 : 2 * 25 * 16],
         alone._model.coefficients(torch.from_numpy(np.ascontiguousarray(X[:, 1]))),
     )
 

@@ -21,7 +21,7 @@ from dcfsc.metrics import (
 
 
 @st.composite
-def two_labellings(draw, max_labels=5):
+def two_labelings(draw, max_labels=5):
     n = draw(st.integers(1, 30))
     labels = st.lists(st.integers(0, max_labels - 1), min_size=n, max_size=n)
     return np.array(draw(labels)), np.array(draw(labels))
@@ -43,14 +43,14 @@ def brute_force_error(y_true, y_pred):
 
 
 @settings(max_examples=60, deadline=None)
-@given(two_labellings())
+@given(two_labelings())
 def test_error_equals_brute_force_over_matchings(pair):
     y_true, y_pred = pair
     assert clustering_error(y_true, y_pred) == pytest.approx(brute_force_error(y_true, y_pred))
 
 
 @settings(max_examples=60, deadline=None)
-@given(two_labellings(), st.permutations(range(5)), st.permutations(range(5)))
+@given(two_labelings(), st.permutations(range(5)), st.permutations(range(5)))
 def test_scores_do_not_see_the_names_of_labels(pair, rename_true, rename_pred):
     y_true, y_pred = pair
     renamed = np.array(rename_true)[y_true], np.array(rename_pred)[y_pred]
@@ -58,7 +58,7 @@ def test_scores_do_not_see_the_names_of_labels(pair, rename_true, rename_pred):
 
 
 @settings(max_examples=60, deadline=None)
-@given(two_labellings())
+@given(two_labelings())
 def test_bounds_and_agreement_between_scores(pair):
     y_true, y_pred = pair
     result = score(y_true, y_pred)
@@ -72,14 +72,14 @@ def test_bounds_and_agreement_between_scores(pair):
 
 
 @settings(max_examples=40, deadline=None)
-@given(two_labellings())
+@given(two_labelings())
 def test_error_is_symmetric_in_its_arguments(pair):
     y_true, y_pred = pair
     assert clustering_error(y_true, y_pred) == clustering_error(y_pred, y_true)
 
 
 @settings(max_examples=40, deadline=None)
-@given(two_labellings(), st.permutations(range(5)))
+@given(two_labelings(), st.permutations(range(5)))
 def test_a_renamed_truth_is_perfect(pair, rename):
     y = pair[0]
     y_pred = np.array(rename)[y]
@@ -91,7 +91,7 @@ def test_a_renamed_truth_is_perfect(pair, rename):
 
 
 @settings(max_examples=40, deadline=None)
-@given(two_labellings())
+@given(two_labelings())
 def test_best_map_attains_the_error_without_matching(pair):
     y_true, y_pred = pair
     mapped = best_map(y_true, y_pred)

@@ -66,7 +66,7 @@ def test_connectivity_of_a_class_that_falls_apart_is_zero():
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sp.csr_array])
-def test_large_classes_agree_with_the_factorisation(monkeypatch, as_matrix):
+def test_large_classes_agree_with_the_factorization(monkeypatch, as_matrix):
     rng = np.random.default_rng(0)
     A = rng.random((60, 60)) * (rng.random((60, 60)) < 0.2)
     A = A + A.T
@@ -85,7 +85,7 @@ def test_an_even_class_by_lanczos(monkeypatch):
     np.fill_diagonal(A, 0.0)
     expected = laplacian_second(A)
     monkeypatch.setattr(representation, "DENSE_CLASS", 10)
-    monkeypatch.setattr(representation.scipy.linalg, "eigh", None)  # no factorisation
+    monkeypatch.setattr(representation.scipy.linalg, "eigh", None)  # no factorization
     assert connectivity(A, np.zeros(40)).minimum == pytest.approx(expected, abs=1e-10)
 
 

@@ -52,7 +52,7 @@ def test_coefficients_all_outside_are_a_hundred_percent_and_not_more(seed, as_ma
 @pytest.mark.parametrize("spread", [1.0, 100.0])
 def test_lanczos_for_classes_of_any_scale_and_uneven_degrees(scale, spread, monkeypatch):
     monkeypatch.setattr(representation, "DENSE_CLASS", 10)
-    monkeypatch.setattr(representation.scipy.linalg, "eigh", None)  # no factorisation
+    monkeypatch.setattr(representation.scipy.linalg, "eigh", None)  # no factorization
     rng = np.random.default_rng(2)
     A = rng.uniform(0.5, 1.5, (40, 40))
     u = np.geomspace(1.0, spread, 40)

@@ -41,7 +41,7 @@ def test_images_that_only_views_teach_get_a_larger_network():
     assert view_spec((9,), alone=True) == view_spec((9,))
 
 
-def test_a_predictor_guesses_from_normalised_projections():
+def test_a_predictor_guesses_from_normalized_projections():
     spec = ResidualSpec((3, 9, 7), (4, 6), 1, hidden=8, projection=12, predictor=5)
     network = ViewNetwork(spec, torch.Generator().manual_seed(0))
     x = torch.randn(20, 3, 9, 7, generator=torch.Generator().manual_seed(1))

@@ -355,7 +355,7 @@ def _labels(expected: dict[str, Any], run: str) -> np.ndarray:
 
 
 def write_points(path: Path) -> None:
-    from dcfsc.datasets import synthetic
+    from dcfsc.io import synthetic
 
     np.save(path, synthetic(36, 3, 2, 8, random_state=0).X)
 

@@ -38,11 +38,11 @@ import watched
 from PIL import Image
 
 from dcfsc import EncoderFeatures
-from dcfsc.datasets import Dataset, feature_cache, load
 from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import load_model
 from dcfsc.features.encoder_backends import open_encoder
 from dcfsc.features.encoders import InputImages, TorchEncoder
+from dcfsc.io import Dataset, feature_cache, load
 from dcfsc.journal import digest
 from dcfsc.runs.compare import compare_runs
 from dcfsc.runs.edits import edit_run

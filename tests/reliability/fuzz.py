@@ -66,7 +66,7 @@ def main() -> int:
 
 def arrays(count: int, rng: np.random.Generator) -> dict[str, Any]:
     """Cluster odd arrays by every method in turn, and hand them to the closed form itself."""
-    found, wrong = Counter({"labelled": 0, "refused": 0, "wrong": 0}), []
+    found, wrong = Counter({"labeled": 0, "refused": 0, "wrong": 0}), []
     names = [*METHODS, "solve"]
     for i in range(count):
         recipe, method = _recipe(rng), names[i % len(names)]
@@ -83,7 +83,7 @@ def arrays(count: int, rng: np.random.Generator) -> dict[str, Any]:
                 clusters = int(rng.integers(1, recipe.n + 1))
                 answer = odd_arrays.cluster(method, recipe.array(), clusters, **choices)
                 took = isinstance(answer, np.ndarray)
-            found["labelled" if took else "refused"] += 1
+            found["labeled" if took else "refused"] += 1
         except Exception as error:
             found["wrong"] += 1
             wrong.append(f"{method} {recipe}: {type(error).__name__}: {str(error)[:200]}")

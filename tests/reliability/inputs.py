@@ -18,8 +18,8 @@ import mutations
 import numpy as np
 
 from dcfsc import DCFSC, AutoencoderFeatures, ClosedFormSubspaceClustering
-from dcfsc.datasets import check_finite, load
 from dcfsc.estimators.registry import load_model
+from dcfsc.io import check_finite, load
 from dcfsc.networks.weights import network_for_weights
 from dcfsc.report import read_details, write_report
 from dcfsc.runs.executor import execute
@@ -117,7 +117,7 @@ def _write_archive(folder: Path, X: np.ndarray) -> None:
 def _write_run(root: Path, X: np.ndarray, y: np.ndarray) -> None:
     from safetensors.torch import save_file
 
-    from dcfsc.datasets import Dataset
+    from dcfsc.io import Dataset
     from dcfsc.networks import preset
 
     options = {k: v for k, v in FAST.items() if k != "verbose"} | {"n_clusters": K}
@@ -191,7 +191,7 @@ def read_folder_of_run(path: Path) -> None:
     run = read_run(path.parent)
     write_report(path.parent / "page.html", run.record, read_details(path.parent / "details.npz"))
     if path.name in ("run.json", "model.safetensors"):
-        from dcfsc.datasets import Dataset
+        from dcfsc.io import Dataset
 
         predict_run(path.parent, Dataset("new", images()), device="cpu")
 

@@ -250,10 +250,10 @@ def odd_picture(rng: np.random.Generator) -> tuple[str, bytes]:
     side = int(rng.choice([0, 1, 3000, 9000, 20_000, 2**31 - 1]))
     choice = int(rng.integers(8))
     if choice < 3:
-        depth, colour = ((8, 0), (16, 0), (8, 6), (16, 6), (1, 3))[int(rng.integers(5))]
+        depth, color = ((8, 0), (16, 0), (8, 6), (16, 6), (1, 3))[int(rng.integers(5))]
         size = min(side * side * 2, 300 << 20) if choice else 1 << 10
         data = b"\x78\x9c" + exploding_deflate(size) + b"\0\0\0\0"
-        header = struct.pack(">2I5B", side, side, depth, colour, 0, 0, 0)
+        header = struct.pack(">2I5B", side, side, depth, color, 0, 0, 0)
         parts = [chunk(b"IHDR", header)]
         if rng.random() < 0.2:
             text = b"\x78\x9c" + exploding_deflate(200 << 20) + b"\0\0\0\0"

@@ -114,7 +114,7 @@ def solved(X: np.ndarray, lam: float, form: str) -> bool:
     try:
         answer = solve(Z, lam, form=form)  # type: ignore[arg-type]
         products, leverage = answer.apply(Z), answer.leverage
-        values, neighbours = answer.topk(min(3, len(X) - 1))
+        values, neighbors = answer.topk(min(3, len(X) - 1))
     except ValueError as error:
         assert_one_line(error)
         return False
@@ -122,7 +122,7 @@ def solved(X: np.ndarray, lam: float, form: str) -> bool:
     assert torch.isfinite(leverage).all()
     assert ((leverage >= -1e-6) & (leverage <= 1 + 1e-6)).all(), leverage
     assert torch.isfinite(torch.as_tensor(values)).all()
-    indices = torch.as_tensor(neighbours)
+    indices = torch.as_tensor(neighbors)
     assert ((indices >= 0) & (indices < len(X))).all()
     assert np.isfinite(answer.effective_dof)
     return True

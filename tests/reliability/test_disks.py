@@ -14,10 +14,10 @@ from running import fit_run
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.files import is_part
+from dcfsc.io import Dataset, synthetic
 from dcfsc.runs import executor
 from dcfsc.runs.folder import read_run
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dcfsc import DCFSC
-from dcfsc.datasets import load
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
+from dcfsc.io import load
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from dcfsc import AutoencoderFeatures, ScatteringFeatures, suggest_k
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, load, synthetic
-from dcfsc.datasets import images as dataset_images
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import METHODS
+from dcfsc.io import Dataset, load, synthetic
+from dcfsc.io import images as dataset_images
 from dcfsc.metrics import clustering_error
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.tables import write_labels
@@ -116,7 +116,7 @@ def test_absurd_sizes(command, size, message, tmp_path):
 
 def test_arrays_are_not_resized_beyond_the_memory(tmp_path, monkeypatch):
     X = np.zeros((4, 8, 8))
-    monkeypatch.setattr("dcfsc.datasets.streamed.free_memory", lambda: 4 * 16 * 16 * 4)
+    monkeypatch.setattr("dcfsc.io.streamed.free_memory", lambda: 4 * 16 * 16 * 4)
     assert dataset_images.resize(X, (16, 16), "x").shape == (4, 16, 16)
     with pytest.raises(InputError, match=r"x needs 0\.0 GiB in memory"):
         dataset_images.resize(X, (16, 17), "x")

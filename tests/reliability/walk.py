@@ -93,7 +93,7 @@ def _save(features: bool) -> Callable[[str], None]:
 
 
 def _cache(place: str) -> None:
-    from dcfsc.datasets.feature_cache import FeatureCache
+    from dcfsc.io.feature_cache import FeatureCache
 
     FeatureCache(place, "maker").add([b"1" * 32, b"2" * 32], np.ones((2, 3), np.float32))
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from running import fit_run
 
-from dcfsc.datasets import Dataset, synthetic
+from dcfsc.io import Dataset, synthetic
 from dcfsc.report import Details, read_details
 from dcfsc.runs.folder import Run
 

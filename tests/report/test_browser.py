@@ -107,7 +107,7 @@ def test_pointing_at_a_sample_shows_it(browser: Browser, feature_run: Run) -> No
     assert browser.run("document.querySelector('#inspector .px')") is None
 
 
-def test_thumbnail_opens_a_dialog_with_its_neighbours(browser: Browser, image_run: Run) -> None:
+def test_thumbnail_opens_a_dialog_with_its_neighbors(browser: Browser, image_run: Run) -> None:
     browser.open(image_run.folder / "report.html")
     browser.run("document.querySelector('.thumb').focus()")
     browser.press("Enter")

@@ -12,7 +12,7 @@ from running import fit_run
 from typer.testing import CliRunner, Result
 
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, synthetic
+from dcfsc.io import Dataset, synthetic
 from dcfsc.report import read_details
 from dcfsc.runs import writing
 from dcfsc.runs.folder import Run, read_run

@@ -19,7 +19,7 @@ from running import fit_run
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, load
+from dcfsc.io import Dataset, load
 from dcfsc.runs.folder import Run, read_run
 
 pytestmark = pytest.mark.slow
@@ -36,16 +36,16 @@ def done(*words: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def colour_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Small colour pictures in one of four colours, the last two of one kind, as a folder."""
-    root = tmp_path_factory.mktemp("colours")
+def color_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Small color pictures in one of four colors, the last two of one kind, as a folder."""
+    root = tmp_path_factory.mktemp("colors")
     rng = np.random.default_rng(0)
-    colours = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
-    for name, colour in colours.items():
+    colors = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+    for name, color in colors.items():
         (root / "pictures" / name).mkdir(parents=True)
         pattern = rng.random((24, 24, 1)) > 0.5
         for i in range(12):
-            pixels = np.where(pattern, np.array(colour), 20) + rng.integers(0, 25, (24, 24, 3))
+            pixels = np.where(pattern, np.array(color), 20) + rng.integers(0, 25, (24, 24, 3))
             file = root / "pictures" / name / f"a #{i}.png"
             Image.fromarray(pixels.astype(np.uint8)).save(file)
     data = load(root / "pictures")
@@ -77,14 +77,14 @@ def opened(browser: Browser, page: Path, width: int) -> None:
 
 
 @WIDTHS
-def test_pictures_are_in_colour_and_link_to_their_files(
-    browser: Browser, colour_run: Run, width: int
+def test_pictures_are_in_color_and_link_to_their_files(
+    browser: Browser, color_run: Run, width: int
 ) -> None:
-    opened(browser, colour_run.folder / "report.html", width)
+    opened(browser, color_run.folder / "report.html", width)
     sheet = browser.run("getComputedStyle(document.querySelector('.px')).backgroundImage")
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet.split(",")[1][:-2]))))
     assert pixels.ndim == 3
-    assert np.ptp(pixels.astype(int), axis=2).max() > 100  # not grey
+    assert np.ptp(pixels.astype(int), axis=2).max() > 100  # not gray
     browser.run("document.querySelector('.thumb').click()")
     href = browser.run("document.querySelector('#sample a').href")
     file = browser.run("document.querySelector('#sample a').textContent")
@@ -96,9 +96,9 @@ def test_pictures_are_in_colour_and_link_to_their_files(
 
 @WIDTHS
 def test_names_and_merged_clusters_are_on_the_page_and_in_the_download(
-    browser: Browser, colour_run: Run, width: int, tmp_path: Path
+    browser: Browser, color_run: Run, width: int, tmp_path: Path
 ) -> None:
-    run = read_run(shutil.copytree(colour_run.folder, tmp_path / "run"))
+    run = read_run(shutil.copytree(color_run.folder, tmp_path / "run"))
     done("name", run.folder, "0=warm, <b>red</b>", "--merge", "1,2")
     opened(browser, run.folder / "report.html", width)
     heads = "[...document.querySelectorAll('#clusters h3')].map(h => h.textContent)"
@@ -145,8 +145,8 @@ def test_profiles_name_the_features_that_tell_a_cluster(
 def test_hints_name_what_to_merge_and_split(browser: Browser, tmp_path: Path, width: int) -> None:
     """Two groups asked for as three: one is cut in two; and four groups asked for as two."""
     rng = np.random.default_rng(0)
-    centres = np.eye(4, 12) * 8
-    X = rng.normal(size=(160, 12)) + centres[np.arange(160) % 4]
+    centers = np.eye(4, 12) * 8
+    X = rng.normal(size=(160, 12)) + centers[np.arange(160) % 4]
     few = fit_run(
         Dataset("two", X), "closed-form", {**GIVEN, "n_clusters": 3}, tmp_path / "few", report=True
     )
@@ -199,19 +199,19 @@ def test_labels_of_many_classes_stay_readable(browser: Browser, tmp_path: Path, 
 
 @WIDTHS
 def test_comparison_shows_who_moved_where(
-    browser: Browser, colour_run: Run, tmp_path: Path, width: int
+    browser: Browser, color_run: Run, tmp_path: Path, width: int
 ) -> None:
     other = fit_run(
-        load(colour_run.folder.parent / "pictures"),
+        load(color_run.folder.parent / "pictures"),
         "closed-form",
         {**GIVEN, "n_clusters": 2},
         tmp_path / "two",
     )
-    done("compare", colour_run.folder, other.folder, "--out", tmp_path / "compare.html")
+    done("compare", color_run.folder, other.folder, "--out", tmp_path / "compare.html")
     opened(browser, tmp_path / "compare.html", width)
     moved = browser.run("document.querySelector('#moved .text').textContent")
     joined = 36 - sum(
-        max((colour_run.labels[other.labels == k] == a).sum() for a in range(3)) for k in range(2)
+        max((color_run.labels[other.labels == k] == a).sum() for a in range(3)) for k in range(2)
     )
     assert f"{joined} of 36 samples" in moved
     flows = browser.run("""[...document.querySelectorAll('#moved tbody tr')].map(
@@ -225,11 +225,11 @@ def test_comparison_shows_who_moved_where(
 
 
 def test_a_run_is_named_exported_and_compared(
-    browser: Browser, colour_run: Run, tmp_path: Path
+    browser: Browser, color_run: Run, tmp_path: Path
 ) -> None:
     """The commands one after the other; pages and tables tell the same."""
     pq = pytest.importorskip("pyarrow.parquet")
-    named = shutil.copytree(colour_run.folder, tmp_path / "named")
+    named = shutil.copytree(color_run.folder, tmp_path / "named")
     done("name", named, "0=first", "1=second", "--split", "2")
     done("export", named, "--to", "parquet")
     done("export", named, "--to", "folders", "--out", tmp_path / "folders")
@@ -248,7 +248,7 @@ def test_a_run_is_named_exported_and_compared(
         **{name: sizes[name] for name in ("first", "second")},
         **{f"cluster-{k}": sizes[k] for k in ("2", "3")},
     }
-    done("compare", colour_run.folder, named, "--out", tmp_path / "compare.html")
+    done("compare", color_run.folder, named, "--out", tmp_path / "compare.html")
     opened(browser, tmp_path / "compare.html", 390)
     row = "document.querySelector('#moved tbody tr')"
     cells = browser.run(f"[...{row}.cells].slice(0, 3).map(c => c.textContent)")

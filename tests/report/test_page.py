@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dcfsc.report import Details, read_details, render
-from dcfsc.report.page import cluster_colours
+from dcfsc.report.page import cluster_colors
 from dcfsc.report.sections import seconds
 from dcfsc.runs.folder import Run, read_run
 
@@ -164,7 +164,7 @@ def test_graph_that_falls_apart_is_told(record: dict[str, Any], details: Details
         record, replace(details, connectivity=np.array([2, 7, 4]))
     )
     page = render(record, replace(details, connectivity=np.array([2, 7, 4])))
-    assert "2 of 120 samples have no neighbour" in page
+    assert "2 of 120 samples have no neighbor" in page
     assert "set 4 samples aside" in page
 
 
@@ -196,10 +196,10 @@ def test_many_classes_become_a_picture(record: dict[str, Any], details: Details)
     assert '<table class="confusion">' not in page
 
 
-def test_colours_are_distinct() -> None:
+def test_colors_are_distinct() -> None:
     for count in (2, 10, 11, 40, 100):
-        colours = cluster_colours(count)
-        assert len(set(colours)) == len(colours) == count
+        colors = cluster_colors(count)
+        assert len(set(colors)) == len(colors) == count
 
 
 def test_times_are_written_for_people() -> None:
@@ -228,8 +228,8 @@ def test_page_of_seventy_thousand_noisy_images_stays_small(
         view=rng.normal(size=(n, 2)),
         shown=np.argsort(labels[:shown], kind="stable"),
         role=np.tile([0] * 8 + [1] * 8 + [3] * 34, K),
-        neighbours=rng.integers(0, n, (n, 5)),
-        neighbour_weights=rng.random((n, 5)),
+        neighbors=rng.integers(0, n, (n, 5)),
+        neighbor_weights=rng.random((n, 5)),
         files=np.array([f"/some_folder/some_picture_{i}.png" for i in range(shown)]),
         thumbnails=rng.integers(0, 256, (shown, 28, 28), dtype=np.uint8),
         class_names=np.array([str(i) for i in range(K)]),

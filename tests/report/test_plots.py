@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 import dcfsc
 from dcfsc import DCFSC, SSCOMP, ClosedFormSubspaceClustering
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -96,7 +96,7 @@ def test_history_has_a_line_a_phase(deep: Any, ax: Any) -> None:
     assert len(other.lines) == 1
 
 
-def test_embedding_has_a_colour_a_cluster(model: Any, ax: Any) -> None:
+def test_embedding_has_a_color_a_cluster(model: Any, ax: Any) -> None:
     dcfsc.plot_embedding(model, ax=ax)
     assert sum(len(c.get_offsets()) for c in drawn(ax).collections) == 60
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["0", "1", "2"]

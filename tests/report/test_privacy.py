@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from running import fit_run
 
-from dcfsc.datasets import load
+from dcfsc.io import load
 from dcfsc.report.page import file_links
 from dcfsc.runs.compare import compare_runs
 from dcfsc.runs.folder import Run, read_run

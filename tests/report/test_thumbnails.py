@@ -22,7 +22,7 @@ from dcfsc.report.thumbnails import (
     affordable,
     file_thumbnails,
     heat_map,
-    in_colour_on_disk,
+    in_color_on_disk,
     sprite_sheet,
     thumbnail_shape,
 )
@@ -45,11 +45,11 @@ def test_bytes_stay_as_they_are() -> None:
     X = np.random.default_rng(0).integers(0, 256, (9, 6, 5), dtype=np.uint8)
     samples = np.array([4, 0, 8])
     assert np.array_equal(thumbnails(X, samples), X[samples])
-    colour = np.random.default_rng(0).integers(0, 256, (9, 3, 6, 5), dtype=np.uint8)
-    assert np.array_equal(thumbnails(colour, samples), colour[samples].transpose(0, 2, 3, 1))
+    color = np.random.default_rng(0).integers(0, 256, (9, 3, 6, 5), dtype=np.uint8)
+    assert np.array_equal(thumbnails(color, samples), color[samples].transpose(0, 2, 3, 1))
     assert np.array_equal(thumbnails(X[:, None], samples), X[samples])
-    with_alpha = np.concatenate([colour, colour[:, :1]], axis=1)
-    assert np.array_equal(thumbnails(with_alpha, samples), thumbnails(colour, samples))
+    with_alpha = np.concatenate([color, color[:, :1]], axis=1)
+    assert np.array_equal(thumbnails(with_alpha, samples), thumbnails(color, samples))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.bool_, np.uint8])
@@ -86,11 +86,11 @@ def test_reading_in_chunks_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 @given(st.integers(1, 20_000), st.integers(4, 300), st.integers(4, 300), st.booleans())
 @settings(deadline=None)
 def test_all_thumbnails_together_fit_the_budget(
-    count: int, height: int, width: int, colour: bool
+    count: int, height: int, width: int, color: bool
 ) -> None:
-    shape = (count, 3, height, width) if colour else (count, height, width)
+    shape = (count, 3, height, width) if color else (count, height, width)
     h, w = thumbnail_shape(shape, count)
-    assert h * w * (3 if colour else 1) * count <= BUDGET
+    assert h * w * (3 if color else 1) * count <= BUDGET
     X = np.broadcast_to(np.uint8(1), shape)
     if count <= affordable(X):
         assert max(h, w) == min(LARGEST_SIDE, max(height, width))
@@ -103,10 +103,10 @@ def test_thumbnails_have_that_shape() -> None:
     assert found.nbytes <= BUDGET
 
 
-@pytest.mark.parametrize("colour", [(), (3,)])
+@pytest.mark.parametrize("color", [(), (3,)])
 @pytest.mark.parametrize("count", [1, SHEET_COLUMNS, SHEET_COLUMNS + 5])
-def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, colour: tuple) -> None:
-    pictures = np.random.default_rng(0).integers(0, 256, (count, 6, 4, *colour), dtype=np.uint8)
+def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, color: tuple) -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (count, 6, 4, *color), dtype=np.uint8)
     uri, columns, rows = sprite_sheet(pictures)
     pixels = np.asarray(decoded(uri))
     assert pixels.shape[:2] == (6 * rows, 4 * columns)
@@ -115,14 +115,14 @@ def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, colour: tuple)
         assert np.array_equal(pixels[y : y + 6, x : x + 4], pictures[at])
 
 
-def test_heat_map_is_one_colour_of_many_opacities() -> None:
+def test_heat_map_is_one_color_of_many_opacities() -> None:
     values = np.array([[0.0, 0.5], [1.0, 2.0]])
     pixels = np.asarray(decoded(heat_map(values, (10, 20, 30))).convert("RGBA"))
     assert pixels[..., 3].tolist() == [[0, 128], [255, 255]]
     assert (pixels[..., :3] == [10, 20, 30]).all()
 
 
-def test_files_that_fit_does_not_read_are_grey_and_never_waited_for(tmp_path: Path) -> None:
+def test_files_that_fit_does_not_read_are_gray_and_never_waited_for(tmp_path: Path) -> None:
     red = Image.new("RGB", (8, 8), (200, 0, 0))
     names = [str(tmp_path / name) for name in ("a.png", "other.png", "pipe.png", "link.png")]
     red.save(names[0])
@@ -132,4 +132,4 @@ def test_files_that_fit_does_not_read_are_grey_and_never_waited_for(tmp_path: Pa
     squares = file_thumbnails(names, 8)
     assert (squares[0] == (200, 0, 0)).all()
     assert (squares[1:] == 128).all()
-    assert not in_colour_on_disk(np.zeros((3, 8, 8), np.uint8), names[1:])
+    assert not in_color_on_disk(np.zeros((3, 8, 8), np.uint8), names[1:])

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from dcfsc import ClosedFormSubspaceClustering
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.representations import affine
 from dcfsc.representations.affine import (
@@ -40,8 +40,8 @@ def test_the_coding_length_is_that_of_the_paper():
     for k in (0, 1):
         group = X[labels == k]
         mean, size = group.mean(axis=0), len(group)
-        centred = group - mean
-        determinant = np.linalg.slogdet(np.eye(d) + d / (eps2 * size) * centred.T @ centred)[1]
+        centered = group - mean
+        determinant = np.linalg.slogdet(np.eye(d) + d / (eps2 * size) * centered.T @ centered)[1]
         expected += (size + d) / 2 * determinant + d / 2 * np.log(1 + mean @ mean / eps2)
         expected -= size * np.log(size / n)
     found = coding_length(torch.from_numpy(X), labels, eps2)
@@ -64,9 +64,9 @@ def test_rows_are_those_of_the_shape_interaction_matrix():
     model.fit(torch.from_numpy(X))
     R = model.transform(torch.from_numpy(X)).numpy()
     assert R.shape[1] == 8  # two flats of dimension three off the origin
-    centred = X - X.mean(axis=0)
-    size = np.full((len(X), 1), np.sqrt(np.square(centred).mean()))
-    U = np.linalg.svd(np.concatenate([centred, size], axis=1), full_matrices=False)[0]
+    centered = X - X.mean(axis=0)
+    size = np.full((len(X), 1), np.sqrt(np.square(centered).mean()))
+    U = np.linalg.svd(np.concatenate([centered, size], axis=1), full_matrices=False)[0]
     Q = U[:, :8] @ U[:, :8].T
     length = np.sqrt(np.diag(Q))
     np.testing.assert_allclose(R @ R.T, Q / np.outer(length, length), atol=1e-8)
@@ -351,8 +351,8 @@ def test_the_distortion_is_a_share_of_the_variance(scripted):
     _, _, given = scripted(torch.from_numpy(X), [1.0])
     small = X / np.abs(X).max()
     small = small - small.mean(axis=0)
-    for centred, distortion in given:
-        np.testing.assert_allclose(centred.numpy(), small, atol=1e-12)
+    for centered, distortion in given:
+        np.testing.assert_allclose(centered.numpy(), small, atol=1e-12)
         assert distortion == pytest.approx(0.003 * np.square(small).sum(axis=1).mean(), rel=1e-9)
 
 
@@ -385,7 +385,7 @@ def test_no_more_ranks_are_tried_than_samples_have(scripted, rank, tried):
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_partitions_are_those_of_leading_homogeneous_coordinates(monkeypatch, noise):
-    """The constant is as large as the root mean square of a centred value."""
+    """The constant is as large as the root mean square of a centered value."""
     X, _ = flats(sizes=(20, 20), noise=noise)
     seen = []
     whole = AffineSubspaces._partition
@@ -393,9 +393,9 @@ def test_partitions_are_those_of_leading_homogeneous_coordinates(monkeypatch, no
         AffineSubspaces, "_partition", lambda self, R: seen.append(R) or whole(self, R)
     )
     AffineSubspaces(Setting((30,), 2)).fit(torch.from_numpy(X))
-    centred = X - X.mean(axis=0)
-    constant = np.full((40, 1), np.sqrt(np.square(centred).mean()))
-    U = np.linalg.svd(np.concatenate([centred, constant], axis=1), full_matrices=False)[0]
+    centered = X - X.mean(axis=0)
+    constant = np.full((40, 1), np.sqrt(np.square(centered).mean()))
+    U = np.linalg.svd(np.concatenate([centered, constant], axis=1), full_matrices=False)[0]
     assert min(R.shape[1] for R in seen) == 3
     for R in seen:
         Q = U[:, : R.shape[1]] @ U[:, : R.shape[1]].T

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dcfsc import ClosedFormSubspaceClustering, distributed
+from dcfsc import ClosedFormSubspaceClustering, processes
 from dcfsc.errors import InputError
 from dcfsc.representations import REPRESENTATIONS, Representation, choice, choose, create, names
 from dcfsc.representations.base import Setting
@@ -236,10 +236,10 @@ def test_an_obstacle_is_an_error_only_for_who_names_it():
         choice.restore("auto", VECTORS, {}, {}, "cpu")
 
 
-def test_every_process_takes_what_the_first_has_learnt(monkeypatch):
+def test_every_process_takes_what_the_first_has_learned(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        distributed, "broadcast", lambda tensor, source: seen.append((tensor, source))
+        processes, "broadcast", lambda tensor, source: seen.append((tensor, source))
     )
     (metric,) = create("metric", VECTORS)
     chosen, _, _ = choose([metric], rows_of(90), VECTORS)

@@ -16,7 +16,7 @@ from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.metrics import clustering_error
 from dcfsc.representations import scattering, stability
 from dcfsc.representations.base import Part, Setting
-from dcfsc.representations.neighbour_metric import in_metric, neighbour_metric
+from dcfsc.representations.neighbor_metric import in_metric, neighbor_metric
 from dcfsc.representations.scattering import ScatteringMetric, both_in_metric, enlarged
 from dcfsc.self_expression import CosineForm
 from dcfsc.training.checkpoint import fingerprint
@@ -114,7 +114,7 @@ def test_what_is_kept_are_features_of_images_and_mirror_images_in_the_metric(dri
     features = ScatteringFeatures(2, center=False, device="cpu", verbose=False).fit(x)
     F = torch.from_numpy(features.transform(x))
     M = torch.from_numpy(features.transform(np.ascontiguousarray(x[:, :, ::-1])))
-    T = neighbour_metric(F, 4)
+    T = neighbor_metric(F, 4)
     torch.testing.assert_close(seen.T, T, rtol=1e-4, atol=1e-4 * float(T.abs().max()))
     R = seen.transform(rows)
     assert R.shape == (160, 2, 160)
@@ -134,14 +134,14 @@ def test_the_graph_is_the_sum_of_two(rows, seen):
     assert abs(TopK(grow=False)(seen.solve(R), 4) - (direct + both)).max() < 1e-12
 
 
-def test_a_part_has_the_metric_of_its_own_neighbours(rows):
+def test_a_part_has_the_metric_of_its_own_neighbors(rows):
     representation = ScatteringMetric(SETTING)
     representation.prepare(rows)
     index = torch.arange(0, 160, 2)
     operator = representation.solve_part(Part(rows, index, SETTING))
     F = representation.coefficients(rows)[index]
     plain, mirrored = F[:, 0].contiguous(), F[:, 1].contiguous()
-    T = neighbour_metric(plain, 4)
+    T = neighbor_metric(plain, 4)
     assert operator.n == 80
     torch.testing.assert_close(operator.parts[0].views[0], in_metric(plain, T))
     torch.testing.assert_close(operator.parts[1].views[1], in_metric(mirrored, T))
@@ -224,7 +224,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused(fitted, tmp_path, name):
         ClosedFormSubspaceClustering.load(path).predict(drifting(4)[0])
 
 
-def test_colour_is_taken(drift):
+def test_color_is_taken(drift):
     X = np.repeat(drift[0][:, None], 3, axis=1)
     assert len(clusterer(representation="scattering").fit(X).labels_) == 160
 
@@ -378,7 +378,7 @@ def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(
 )
 def test_rough_images_and_smooth_factors(monkeypatch, rough, smooth, expected):
     monkeypatch.setattr(scattering, "roughness", lambda x: rough)
-    monkeypatch.setattr(scattering, "smooth_share", lambda x, neighbours: smooth)
+    monkeypatch.setattr(scattering, "smooth_share", lambda x, neighbors: smooth)
     Z = torch.rand(40, 64, generator=torch.Generator().manual_seed(0))
     assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) == expected
     Z[3, 3] = 0.0

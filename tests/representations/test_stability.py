@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.representations import stability
 from dcfsc.representations.base import Part, Setting
 from dcfsc.representations.given import Given
@@ -275,8 +275,8 @@ def test_a_fine_partition_that_repeats_leads_a_coarse_one():
     assert Agreements(1).largest == Agreements(2).largest == pytest.approx(np.log(2))
 
 
-def test_parts_need_room_for_clusters_and_neighbours():
-    assert not enough_samples(30, 2)  # 24 of them: three times the neighbours, and no more
+def test_parts_need_room_for_clusters_and_neighbors():
+    assert not enough_samples(30, 2)  # 24 of them: three times the neighbors, and no more
     assert enough_samples(31, 2)
     assert not enough_samples(250, 100)
     assert enough_samples(251, 100)
@@ -293,16 +293,16 @@ def test_random_parts_stay_the_same_from_version_to_version():
 def test_each_process_brings_its_rows_of_the_common_sample(monkeypatch):
     """The second of two processes has twelve of twenty rows."""
     monkeypatch.setattr(stability, "MOST_SAMPLES", 7)
-    monkeypatch.setattr(distributed, "total_count", lambda n: 8 + n)
-    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [8, n])
-    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    monkeypatch.setattr(processes, "total_count", lambda n: 8 + n)
+    monkeypatch.setattr(processes, "row_counts", lambda n, device: [8, n])
+    monkeypatch.setattr(processes, "rank", lambda: 1)
     chosen = np.sort(np.random.RandomState(0).permutation(20)[:7])
     own = stability.common_sample(torch.arange(8.0, 20.0)[:, None])
     assert own[:, 0].tolist() == chosen[chosen >= 8].tolist()
     assert 0 < len(own) < 7
-    monkeypatch.setattr(distributed, "rank", lambda: 0)
-    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [n, 12])
-    monkeypatch.setattr(distributed, "total_count", lambda n: n + 12)
+    monkeypatch.setattr(processes, "rank", lambda: 0)
+    monkeypatch.setattr(processes, "row_counts", lambda n, device: [n, 12])
+    monkeypatch.setattr(processes, "total_count", lambda n: n + 12)
     own = stability.common_sample(torch.arange(8.0)[:, None])
     assert own[:, 0].tolist() == chosen[chosen < 8].tolist()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfsc.datasets import Dataset
+from dcfsc.io import Dataset
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from running import fit_run
 
 from dcfsc import journal
-from dcfsc.datasets import Dataset, synthetic
+from dcfsc.io import Dataset, synthetic
 from dcfsc.journal import LIST, Filled, digest
 from dcfsc.runs.outputs import adopt
 from dcfsc.runs.prediction import predict_run

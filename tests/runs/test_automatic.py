@@ -13,9 +13,9 @@ from running import fit_run
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset
 from dcfsc.errors import InputError
 from dcfsc.estimators import views
+from dcfsc.io import Dataset
 from dcfsc.runs import automatic
 from dcfsc.runs.automatic import execute_auto, obstacle
 from dcfsc.runs.executor import execute_each

@@ -13,9 +13,9 @@ from running import write_checkpoint
 from typer.testing import CliRunner, Result
 
 from dcfsc.cli import app
-from dcfsc.datasets import synthetic
 from dcfsc.errors import DivergenceError
 from dcfsc.files import part_name
+from dcfsc.io import synthetic
 from dcfsc.runs.life import CHECKPOINT, choose_folder
 from dcfsc.training import loop
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc import metrics, spectral
-from dcfsc.datasets import Dataset, synthetic
 from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnostics
+from dcfsc.io import Dataset, synthetic
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.thumbnails import BUDGET
 from dcfsc.runs import details as run_details
@@ -140,14 +140,14 @@ def test_view_keeps_clusters_apart_and_doubtful_samples_between() -> None:
     mass = run_details.cluster_mass(A, labels, 6)
     embedding = spectral.embed(A, 6, random_state=0)
     view = run_details.plane_view(embedding.vectors, labels, mass)
-    centre = np.array(
+    center = np.array(
         [np.delete(view, torn, 0)[np.delete(labels, torn) == c].mean(0) for c in range(6)]
     )
-    apart = np.linalg.norm(centre[:, None] - centre[None], axis=2)[np.triu_indices(6, 1)]
-    spread = np.linalg.norm(view - centre[labels], axis=1)
+    apart = np.linalg.norm(center[:, None] - center[None], axis=2)[np.triu_indices(6, 1)]
+    spread = np.linalg.norm(view - center[labels], axis=1)
     assert np.delete(spread, torn).max() < 0.3 * apart.min()
-    near = np.linalg.norm(centre - view[torn], axis=1)
-    assert near[0] + near[3] == pytest.approx(np.linalg.norm(centre[0] - centre[3]), rel=0.05)
+    near = np.linalg.norm(center - view[torn], axis=1)
+    assert near[0] + near[3] == pytest.approx(np.linalg.norm(center[0] - center[3]), rel=0.05)
 
 
 def test_view_of_two_clusters_fills_the_plane() -> None:

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 from running import fit_run
 
-from dcfsc.datasets import Dataset, load
 from dcfsc.errors import InputError
+from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
 from dcfsc.runs.edits import Edits, edit_run, edited_details, edited_labels, read_edits
 from dcfsc.runs.export import export_run, folder_names, read_samples
@@ -28,7 +28,7 @@ OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation"
 
 
 def write_images(folder: Path) -> None:
-    """Twelve coloured pictures of each of three kinds; some share their names."""
+    """Twelve colored pictures of each of three kinds; some share their names."""
     rng = np.random.default_rng(0)
     for kind, shape in {"across": (16, 1), "down": (1, 16), "both": (16, 16)}.items():
         (folder / kind).mkdir(parents=True)
@@ -174,7 +174,7 @@ def test_parquet_has_what_viewers_need(run: Run, photos: Path) -> None:
     np.testing.assert_allclose(np.column_stack([content["x"], content["y"]]), details.view)
     np.testing.assert_allclose(content["confidence"], details.confidence)
     for i, near in enumerate(content["neighbors"]):
-        assert near["ids"] == [j for j in details.neighbours[i].tolist() if j >= 0]
+        assert near["ids"] == [j for j in details.neighbors[i].tolist() if j >= 0]
         assert near["distances"] == sorted(near["distances"])
         assert len(near["ids"]) == len(near["distances"]) > 0
         assert 0 <= near["distances"][0] <= near["distances"][-1] <= 1

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import dcfsc
 from dcfsc.cli import app
-from dcfsc.datasets import load
 from dcfsc.errors import InputError
 from dcfsc.estimators import AutoencoderFeatures, ClosedFormSubspaceClustering
+from dcfsc.io import load
 from dcfsc.runs.prediction import predict_run
 
 pd = pytest.importorskip("pandas")
@@ -52,7 +52,7 @@ def test_columns_in_another_order_are_put_in_the_order_of_the_run(
         turned.to_csv(new, index=False)
     else:
         turned.to_parquet(new)
-        monkeypatch.setattr("dcfsc.datasets.streamed.STREAM_BYTES", 100)  # read by row groups
+        monkeypatch.setattr("dcfsc.io.streamed.STREAM_BYTES", 100)  # read by row groups
     np.testing.assert_array_equal(predicted(run, new), right)
     out = tmp_path / "labels.csv"
     result = CliRunner().invoke(app, ["predict", str(run), str(new), "--out", str(out)])

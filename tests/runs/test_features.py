@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from dcfsc import AutoencoderFeatures, ClosedFormSubspaceClustering, ScatteringFeatures
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, check_finite, streamed
 from dcfsc.errors import InputError
+from dcfsc.io import Dataset, check_finite, streamed
 from dcfsc.runs.folder import Run
 from dcfsc.runs.prediction import predict_run
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 
 from dcfsc import journal
 from dcfsc.cli import app
-from dcfsc.datasets import Dataset, synthetic
 from dcfsc.errors import InputError
 from dcfsc.files import LOCK, part_name
+from dcfsc.io import Dataset, synthetic
 from dcfsc.journal import EXPORT, RUN, Filled
 from dcfsc.runs.folder import read_run
 from dcfsc.runs.life import CHECKPOINT, State, state_of

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from running import fit_run
 
-from dcfsc.datasets import Dataset, load
 from dcfsc.errors import InputError
+from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
 from dcfsc.runs.compare import compare_runs
-from dcfsc.runs.details import NEIGHBOURS
+from dcfsc.runs.details import NEIGHBORS
 from dcfsc.runs.folder import read_run
 
 OPTIONS: dict[str, Any] = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
@@ -125,7 +125,7 @@ def test_details_that_claim_16_gigabytes_are_one_line(run, name):
         ("parts", np.full(30, 6)),
         ("parts", np.full(30, 2**33)),
         ("probabilities", np.full((30, 3), "x")),
-        ("neighbours", np.full((30, NEIGHBOURS), -2)),
+        ("neighbors", np.full((30, NEIGHBORS), -2)),
         ("best_class", np.array([0, 1, 3])),
         ("truth", np.full(30, 3)),
         ("role", np.full(30, 4)),

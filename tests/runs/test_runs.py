@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from running import fit_run
 
-from dcfsc.datasets import Dataset, finite, synthetic
-from dcfsc.datasets.digest import digest_of_labels
 from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
 from dcfsc.files import LOCK
+from dcfsc.io import Dataset, finite, synthetic
+from dcfsc.io.digest import digest_of_labels
 from dcfsc.runs import life
 from dcfsc.runs import record as run_record
 from dcfsc.runs.edits import edit_run

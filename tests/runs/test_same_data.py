@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 from running import fit_run
 
-from dcfsc.datasets import Dataset, load, synthetic
-from dcfsc.datasets.digest import digest_of
-from dcfsc.datasets.image_stream import StreamedImages
-from dcfsc.datasets.images import ImageSource, Reading
-from dcfsc.datasets.streamed import stream_npy
 from dcfsc.errors import InputError
+from dcfsc.io import Dataset, load, synthetic
+from dcfsc.io.digest import digest_of
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.images import ImageSource, Reading
+from dcfsc.io.streamed import stream_npy
 from dcfsc.runs.compare import compare_runs
 from dcfsc.training import loop
 
@@ -37,7 +37,7 @@ def changed(data: Dataset, row: int = 1) -> Dataset:
     return Dataset(data.name, X, data.y)
 
 
-def relabelled(data: Dataset) -> Dataset:
+def relabeled(data: Dataset) -> Dataset:
     y = data.y.copy()
     y[7] = (y[7] + 1) % 3
     return Dataset(data.name, data.X, y)
@@ -59,7 +59,7 @@ def test_an_interrupted_run_does_not_go_on_with_other_data(
         with pytest.raises(KeyboardInterrupt):
             fit_run(data, "dcfsc", TRAINING, tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
-    for other in (changed(data, row), relabelled(data), Dataset(data.name, data.X)):
+    for other in (changed(data, row), relabeled(data), Dataset(data.name, data.X)):
         with pytest.raises(InputError, match="belongs to a run with other data or parameters"):
             fit_run(other, "dcfsc", TRAINING, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
@@ -70,13 +70,13 @@ def test_an_interrupted_run_does_not_go_on_with_other_data(
 
 def test_a_finished_run_is_not_that_of_other_data(data: Dataset, tmp_path: Path) -> None:
     fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
-    for other, what in ((changed(data), "fingerprint"), (relabelled(data), "labels")):
+    for other, what in ((changed(data), "fingerprint"), (relabeled(data), "labels")):
         with pytest.raises(InputError, match=f"differs in data's {what};"):
             fit_run(other, "closed-form", OPTIONS, tmp_path / "run", resume=True)
 
 
 def test_runs_of_different_data_are_not_compared_in_silence(data: Dataset, tmp_path: Path) -> None:
-    for name, each in {"a": data, "b": changed(data), "c": relabelled(data)}.items():
+    for name, each in {"a": data, "b": changed(data), "c": relabeled(data)}.items():
         fit_run(each, "closed-form", OPTIONS, tmp_path / name)
     with pytest.warns(UserWarning, match="a and .*b are of different data; .* row by row") as told:
         compare_runs(tmp_path / "a", tmp_path / "b", tmp_path / "page.html")

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfsc.datasets.streamed import STREAM_BYTES
+from dcfsc.io.streamed import STREAM_BYTES
 
 ROWS, WIDTH = 2560, 1 << 16  # 1.25 GiB of float64, more than what is read at once
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from dcfsc.datasets import Streamed, load
+from dcfsc.io import Streamed, load
 from dcfsc.networks import MLPSpec
 from dcfsc.runs.executor import execute
 from dcfsc.runs.request import RunRequest

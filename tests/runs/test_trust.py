@@ -16,8 +16,8 @@ import pytest
 from PIL import Image, PngImagePlugin
 from running import fit_run
 
-from dcfsc.datasets import load
 from dcfsc.errors import InputError
+from dcfsc.io import load
 from dcfsc.runs.edits import Edits
 from dcfsc.runs.export import export_run, folder_names
 from dcfsc.runs.folder import Run, read_columns, read_run
@@ -30,7 +30,7 @@ OPTIONS = {"n_clusters": 2, "random_state": 0, "device": "cpu", "representation"
 
 
 def picture(path: Path | bytes, seed: int, side: int = 12, **more: Any) -> None:
-    """A file with bars that lie or stand, in colour."""
+    """A file with bars that lie or stand, in color."""
     rng = np.random.default_rng(seed)
     shape = (side, 1, 3) if seed % 2 else (1, side, 3)
     pixels = rng.integers(0, 200, shape) + rng.integers(0, 40, (side, side, 3))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from samples import normal
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.self_expression import FeatureForm, lam_for_dof, solve, solve_for_dof
 from dcfsc.self_expression.effective_dof import numerical_rank
@@ -27,7 +27,7 @@ def test_as_many_samples_as_features_are_solved_by_samples(monkeypatch):
     Z = normal(4, 4)
     assert solve(Z, 1.0).form == solve_for_dof(Z, 2.0).form == "samples"
     assert solve(normal(5, 4), 1.0).form == "features"
-    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(processes, "active", lambda: True)
     assert not fewer_samples(Z)
 
 

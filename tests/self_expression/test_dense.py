@@ -139,7 +139,7 @@ def test_outliers_follow_the_published_iteration(n, d, l1, l2):
 
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 20), d=st.integers(1, 20), seed=st.integers(0, 99), e=st.floats(-4, 4))
-def test_each_step_minimises_the_augmented_lagrangian(n, d, seed, e):
+def test_each_step_minimizes_the_augmented_lagrangian(n, d, seed, e):
     """The D-step's normal equations, and C = Y D' with the multiplier's update as published."""
     mu, l1 = 10**e, 0.7
     Y, old, target = (

@@ -348,7 +348,7 @@ def test_polynomial_shrinkage_keeps_the_order_of_singular_values(log_a):
 @pytest.mark.parametrize(("n", "d"), [(20, 12), (8, 40)])
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 5.0])
 def test_lrsc_is_not_improved_by_any_perturbation_nor_other_start(n, d, ratio):
-    """Alternating exact minimisation over C and over A, from random starts, ends no lower."""
+    """Alternating exact minimization over C and over A, from random starts, ends no lower."""
     Z, _ = union_of_subspaces(n, d, [2, 2], noise=0.15)
     tau = 100 / float(torch.linalg.matrix_norm(Z, 2)) ** 2
     result = low_rank_subspace(Z, tau, ratio * tau)

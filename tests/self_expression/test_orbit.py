@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.neighbours.views import _merged
+from dcfsc.neighbors.views import _merged
 from dcfsc.self_expression import solve
 from dcfsc.self_expression.orbit import OrbitForm, orbit_gram
 
@@ -73,7 +73,7 @@ def test_unseen_samples_are_coded_over_the_orbits():
     torch.testing.assert_close(codes.gather(1, indices), values)
 
 
-def test_zero_rows_have_no_neighbours_of_weight():
+def test_zero_rows_have_no_neighbors_of_weight():
     Z = samples()
     Z[3] = 0.0
     values, _ = OrbitForm(views(Z), LAM).topk_cosine(4)

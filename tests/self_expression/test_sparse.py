@@ -90,7 +90,7 @@ def test_outlier_program_reaches_the_convex_optimum(shape: tuple[int, int], affi
     torch.testing.assert_close(found.coefficients @ Z + found.outliers, Z, atol=1e-5, rtol=0)
 
 
-def test_released_diagonal_is_the_program_with_a_penalised_self_coefficient() -> None:
+def test_released_diagonal_is_the_program_with_a_penalized_self_coefficient() -> None:
     cvxpy = pytest.importorskip("cvxpy")
     Z = gaussian(20, 8, seed=5)
     alpha = 4.0

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
-from dcfsc.neighbours import largest_inner_products
+from dcfsc.neighbors import largest_inner_products
 from dcfsc.self_expression import (
     Combined,
     CosineForm,
@@ -150,7 +150,7 @@ def test_forms_that_share_a_scan_find_what_they_find_alone(monkeypatch):
         return largest_inner_products(Q, Y, k, diagonal=diagonal)
 
     for place in ("sharded", "views"):
-        monkeypatch.setattr(f"dcfsc.neighbours.{place}.largest_inner_products", scan)
+        monkeypatch.setattr(f"dcfsc.neighbors.{place}.largest_inner_products", scan)
     alone = CosineForm(Z)
     both = alone.with_views(other)
     for k, (one, two) in expected.items():
@@ -249,7 +249,7 @@ def test_the_path_is_the_dense_formula(shape, lam):
 
 
 def test_samples_divided_among_processes_have_no_form_by_samples(monkeypatch):
-    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(processes, "active", lambda: True)
     with pytest.raises(InputError, match="needs all samples in one process"):
         solve(matrix(4, 6), 0.1, form="samples")
 

@@ -24,7 +24,7 @@ def blocks() -> Callable[..., Planted]:
 
 @pytest.fixture
 def ring_of_clusters() -> Callable[..., Planted]:
-    """Clusters of random neighbours; a share of edges goes to the next cluster on a ring or,
+    """Clusters of random neighbors; a share of edges goes to the next cluster on a ring or,
     half of it, anywhere. ``strays`` adds cliques of 2-5 points with the mean degree (y = -1)."""
 
     def build(n: int, K: int, noise: float = 0.1, strays: int = 0, seed: int = 0) -> Planted:

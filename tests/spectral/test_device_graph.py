@@ -176,7 +176,7 @@ def test_rounding_between_the_two_triangles_is_averaged(monkeypatch):
     def on_the_host(*given):
         raise AssertionError("the host was asked")
 
-    monkeypatch.setattr(device_graph, "_symmetrised_on_the_host", on_the_host)
+    monkeypatch.setattr(device_graph, "_symmetrized_on_the_host", on_the_host)
     A = random_affinity(12, 0.5).toarray()
     np.fill_diagonal(A, 0.0)
     upper = np.triu(np.ones_like(A), 1)

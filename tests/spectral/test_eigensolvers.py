@@ -98,8 +98,8 @@ def test_the_start_fixes_the_result(ring_of_clusters):
 
 
 @pytest.fixture
-def neighbour_graph():
-    """Seven nearest neighbours of six overlapping clouds: a spectrum without gaps close to 1."""
+def neighbor_graph():
+    """Seven nearest neighbors of six overlapping clouds: a spectrum without gaps close to 1."""
     rng = np.random.default_rng(0)
     X = 2.2 * np.eye(6)[rng.integers(0, 6, 900)][:, :4] + rng.normal(scale=0.5, size=(900, 4))
     A = kneighbors_graph(X, 7)
@@ -121,10 +121,10 @@ def filters_used(monkeypatch):
 @pytest.mark.parametrize("tau", [0.0, 0.05])
 @pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-10])
 def test_the_filter_is_single_at_first_and_double_for_the_last_digits(
-    tau, tol, monkeypatch, neighbour_graph
+    tau, tol, monkeypatch, neighbor_graph
 ):
     filters = filters_used(monkeypatch)
-    S = read_affinity(neighbour_graph).normalized(tau)
+    S = read_affinity(neighbor_graph).normalized(tau)
     values, vectors = SOLVERS["block"](S, K, tol, start(900))
     used = [dtype for dtype, _ in filters]
     assert torch.float32 in used
@@ -148,14 +148,14 @@ def test_a_filter_that_lifts_too_much_is_double_from_the_start(monkeypatch, bloc
 
 @pytest.mark.parametrize(("tol", "filters"), [(1e-6, 5), (1e-10, 7)])
 def test_few_filters_are_enough_and_the_last_leave_out_what_has_converged(
-    tol, filters, monkeypatch, neighbour_graph
+    tol, filters, monkeypatch, neighbor_graph
 ):
     """Each takes a block of ten vectors at most: nearly all of the time goes into them.
 
     It is one less, unless another BLAS rounds otherwise.
     """
     used = filters_used(monkeypatch)
-    S = read_affinity(neighbour_graph).normalized(0.0)
+    S = read_affinity(neighbor_graph).normalized(0.0)
     SOLVERS["block"](S, K, tol, start(900))
     assert len(used) <= filters
     assert sum(columns for _, columns in used) < 9 * filters
@@ -181,7 +181,7 @@ def test_orthonormal_bases_of_dependent_columns(n):
             np.testing.assert_allclose(Q @ (Q.T @ left), left, atol=1e-7)
 
 
-def test_random_blocks_are_centred_and_depend_on_the_start_alone():
+def test_random_blocks_are_centered_and_depend_on_the_start_alone():
     W = eigensolvers._random_block(start(5000), 3, torch.device("cpu"))
     assert W.shape == (5000, 3)
     assert W.dtype == torch.float64

@@ -109,7 +109,7 @@ def test_as_many_components_as_clusters_are_taken_as_they_are(blocks):
     np.testing.assert_allclose(result.values, 1.0, atol=1e-12)
 
 
-def test_more_large_components_than_clusters_are_regularised(blocks):
+def test_more_large_components_than_clusters_are_regularized(blocks):
     A, _ = blocks([30] * 5)
     result = embed(A, 3, random_state=0)
     assert result.regularization == 1.0
@@ -408,7 +408,7 @@ def test_signs_repeat_by_the_entry_of_largest_magnitude():
 @pytest.mark.parametrize(
     ("device", "n", "k", "multiple", "expected"),
     [
-        # a dense factorisation up to 500 points, 2,000 on a GPU, or for a quarter of the spectrum
+        # a dense factorization up to 500 points, 2,000 on a GPU, or for a quarter of the spectrum
         ("cpu", 500, 5, False, ["eigh", "arpack", "block"]),
         ("cpu", 501, 5, False, ["arpack", "block", "eigh"]),
         ("cpu", 501, 5, True, ["block", "arpack", "eigh"]),

@@ -35,30 +35,30 @@ def inertias(V: torch.Tensor, found: Partitions) -> np.ndarray:
     return np.array([sum(squares(X[y == k]) for k in np.unique(y)) for y in found.labels.numpy()])
 
 
-def blobs(centres: np.ndarray, each: int, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
+def blobs(centers: np.ndarray, each: int, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
     random = np.random.RandomState(seed)
-    noise = 0.1 * random.standard_normal((len(centres), each, centres.shape[1]))
-    V = (centres[:, None] + noise).reshape(-1, centres.shape[1])
-    return torch.from_numpy(V).float(), np.repeat(np.arange(len(centres)), each)
+    noise = 0.1 * random.standard_normal((len(centers), each, centers.shape[1]))
+    V = (centers[:, None] + noise).reshape(-1, centers.shape[1])
+    return torch.from_numpy(V).float(), np.repeat(np.arange(len(centers)), each)
 
 
-def from_centres(V: torch.Tensor, *centres: np.ndarray) -> Partitions:
-    return descended(V, torch.from_numpy(np.array(centres)), tolerance(V))
+def from_centers(V: torch.Tensor, *centers: np.ndarray) -> Partitions:
+    return descended(V, torch.from_numpy(np.array(centers)), tolerance(V))
 
 
 def in_two(points: np.ndarray) -> tuple[float, np.ndarray]:
     """`halve` of one group of points."""
-    gain, centres = halve(
+    gain, centers = halve(
         torch.from_numpy(points)[None], torch.ones((1, len(points)), dtype=torch.bool)
     )
-    return float(gain[0]), centres[0].numpy()
+    return float(gain[0]), centers[0].numpy()
 
 
-def test_two_centres_in_one_cluster_and_one_for_two_are_exchanged() -> None:
+def test_two_centers_in_one_cluster_and_one_for_two_are_exchanged() -> None:
     true = np.array([[0.0, 0.0], [5.0, 0.0], [20.0, 0.0], [20.0, 20.0]])
     V, y = blobs(true, 30)
-    best = from_centres(V, true)
-    stuck = from_centres(V, np.array([[2.5, 0.0], [20.0, -0.1], [20.0, 0.1], [20.0, 20.0]]), true)
+    best = from_centers(V, true)
+    stuck = from_centers(V, np.array([[2.5, 0.0], [20.0, -0.1], [20.0, 0.1], [20.0, 20.0]]), true)
     assert inertias(V, stuck)[0] > 10 * inertias(V, best)[0]  # Lloyd's descent does not leave it
     found = improve(V, stuck, tolerance(V))
     np.testing.assert_allclose(inertias(V, found), inertias(V, best)[0], rtol=1e-9)
@@ -70,9 +70,9 @@ def test_two_centres_in_one_cluster_and_one_for_two_are_exchanged() -> None:
 def test_several_exchanges_follow_each_other(K: int) -> None:
     true = 30.0 * np.random.RandomState(1).standard_normal((K, 3))
     V, _ = blobs(true, K + 5)
-    start = from_centres(V, V[:K].double().numpy())  # all in the first cluster
+    start = from_centers(V, V[:K].double().numpy())  # all in the first cluster
     found = improve(V, start, tolerance(V))
-    np.testing.assert_allclose(inertias(V, found), inertias(V, from_centres(V, true)), rtol=1e-9)
+    np.testing.assert_allclose(inertias(V, found), inertias(V, from_centers(V, true)), rtol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -83,26 +83,26 @@ def test_never_higher_than_the_start(seed: int, K: int, copies: bool) -> None:
     if copies:
         V = V[torch.from_numpy(random.randint(0, 8, 40))]
     chosen = [V[torch.from_numpy(random.permutation(40)[:K])].double().numpy() for _ in range(3)]
-    starts = from_centres(V, *chosen)
+    starts = from_centers(V, *chosen)
     before = starts.labels.clone()
     found = improve(V, starts, tolerance(V))
     assert torch.equal(starts.labels, before)  # left as they were
     assert (inertias(V, found) <= inertias(V, starts) * (1 + 1e-6) + 1e-9).all()
-    assert found.centres.shape == (3, K, 3)
+    assert found.centers.shape == (3, K, 3)
 
 
 def test_starts_are_improved_as_if_alone() -> None:
     V = torch.from_numpy(np.random.RandomState(0).standard_normal((300, 3))).float()
-    centres = [V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)]
-    together = improve(V, from_centres(V, *centres), tolerance(V))
+    centers = [V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)]
+    together = improve(V, from_centers(V, *centers), tolerance(V))
     for b in range(4):
-        alone = improve(V, from_centres(V, centres[b]), tolerance(V))
+        alone = improve(V, from_centers(V, centers[b]), tolerance(V))
         assert torch.equal(together.labels[b], alone.labels[0])
 
 
 def test_pieces_of_any_size_give_the_same_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     V = torch.from_numpy(np.random.RandomState(0).standard_normal((300, 3))).float()
-    starts = from_centres(V, *[V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)])
+    starts = from_centers(V, *[V[15 * b : 15 * (b + 1)].double().numpy() for b in range(4)])
     whole = improve(V, starts, tolerance(V))
     monkeypatch.setitem(exchange._PADDED_ELEMENTS, "cpu", 2000)
     assert torch.equal(whole.labels, improve(V, starts, tolerance(V)).labels)
@@ -111,7 +111,7 @@ def test_pieces_of_any_size_give_the_same_partitions(monkeypatch: pytest.MonkeyP
 def test_a_round_keeps_sums_and_labels_together() -> None:
     """After every round the sums are those of the labels, and the sum of squares is lower."""
     V = torch.from_numpy(np.random.RandomState(3).standard_normal((600, 3))).float()
-    starts = from_centres(V, *[V[40 * b : 40 * (b + 1)].double().numpy() for b in range(3)])
+    starts = from_centers(V, *[V[40 * b : 40 * (b + 1)].double().numpy() for b in range(3)])
     search, active = Search(V, starts, tolerance(V)), [0, 1, 2]
     rounds = 0
     while active:
@@ -132,15 +132,15 @@ def test_a_round_keeps_sums_and_labels_together() -> None:
 
 
 def test_a_trial_starts_from_the_halves_and_the_joint_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step: rows of the three clusters and their nearest go to the nearest of the centres."""
+    """One step: rows of the three clusters and their nearest go to the nearest of the centers."""
     monkeypatch.setattr(exchange, "TRIAL_ITERATIONS", 1)
     monkeypatch.setattr(exchange, "NEAR", 5)
     V = torch.from_numpy(np.random.RandomState(6).standard_normal((200, 2))).float()
-    starts = from_centres(V, V[:9].double().numpy(), V[9:18].double().numpy())
+    starts = from_centers(V, V[:9].double().numpy(), V[9:18].double().numpy())
     search = Search(V, starts, tolerance(V))
     groups = Groups(search.found)
     search._halve(groups)
-    apart = squared_distances(search.found.centres)
+    apart = squared_distances(search.found.centers)
     tried = np.array([[1, 4, 0, 7], [0, 2, 3, 8], [1, 0, 6, 5]])
     for t in search._try(groups, tried, apart):
         for b, i in enumerate(t.where.tolist()):
@@ -148,16 +148,16 @@ def test_a_trial_starts_from_the_halves_and_the_joint_mean(monkeypatch: pytest.M
                 e[1:] for e in tried.tolist() if e[:2] == [i, t.clusters[b, 0]]
             )
             assert t.clusters[b, :3].tolist() == [split, first, second]
-            centres = starts.centres[i].numpy()
+            centers = starts.centers[i].numpy()
             rest = [k for k in range(9) if k not in (split, first, second)]
-            distance = ((centres[rest, None] - centres[[split, first, second]]) ** 2).sum(2).min(1)
+            distance = ((centers[rest, None] - centers[[split, first, second]]) ** 2).sum(2).min(1)
             near = np.array(rest)[distance.argsort()[:2]].tolist()
             assert t.clusters[b, 3:].tolist() == near
             y = starts.labels[i].numpy()
             X = V.double().numpy()
             one, two = in_two(X[y == split])[1]
             joint = X[(y == first) | (y == second)].mean(axis=0)
-            given = np.stack([one, joint, two, *centres[near]])
+            given = np.stack([one, joint, two, *centers[near]])
             inside = t.before[b] < 5
             rows = t.rows[b][inside].numpy()
             assert sorted(rows) == np.flatnonzero(np.isin(y, t.clusters[b])).tolist()
@@ -166,11 +166,11 @@ def test_a_trial_starts_from_the_halves_and_the_joint_mean(monkeypatch: pytest.M
             np.testing.assert_array_equal(t.clusters[b][t.before[b][inside]], y[rows])
 
 
-def test_the_gain_of_a_split_is_what_two_centres_save() -> None:
+def test_the_gain_of_a_split_is_what_two_centers_save() -> None:
     points = np.random.RandomState(2).standard_normal((50, 4)) * [5.0, 1.0, 1.0, 1.0]
-    gain, centres = in_two(points)
-    first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
-    assert np.allclose(centres, [points[first].mean(axis=0), points[~first].mean(axis=0)])
+    gain, centers = in_two(points)
+    first = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1) == 0
+    assert np.allclose(centers, [points[first].mean(axis=0), points[~first].mean(axis=0)])
     assert gain == pytest.approx(squares(points) - squares(points[first]) - squares(points[~first]))
     assert gain > 0.5 * squares(points[:, :1])  # the long axis is the one that is cut
 
@@ -179,11 +179,11 @@ def test_the_gain_of_a_split_is_what_two_centres_save() -> None:
 def test_halves_are_a_fixed_point_of_two_means(seed: int) -> None:
     """Skewed points, where the middle of the principal axis is not where the halves meet."""
     points = np.random.RandomState(seed).lognormal(sigma=1.2, size=(60, 3))
-    gain, centres = in_two(points)
-    first = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1) == 0
+    gain, centers = in_two(points)
+    first = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1) == 0
     assert 0 < first.sum() < 60
     expected = [points[first].mean(axis=0), points[~first].mean(axis=0)]
-    np.testing.assert_allclose(centres, expected, rtol=1e-9)
+    np.testing.assert_allclose(centers, expected, rtol=1e-9)
     saved = squares(points) - squares(points[first]) - squares(points[~first])
     assert gain == pytest.approx(saved, rel=1e-9)
 
@@ -194,11 +194,11 @@ def test_groups_of_unlike_sizes_are_halved_as_if_alone() -> None:
     X = torch.full((4, 40, 3), 50.0, dtype=torch.float64)
     for row, points in zip(X, alone, strict=True):
         row[: len(points)] = torch.from_numpy(points)
-    gains, centres = halve(X, torch.arange(40) < torch.tensor(sizes)[:, None])
+    gains, centers = halve(X, torch.arange(40) < torch.tensor(sizes)[:, None])
     for b, points in enumerate(alone):
         gain, own = in_two(points)
         assert float(gains[b]) == pytest.approx(gain, rel=1e-12)
-        np.testing.assert_allclose(centres[b], own, rtol=1e-9)
+        np.testing.assert_allclose(centers[b], own, rtol=1e-9)
     assert gains[2] == 0.0
 
 
@@ -207,9 +207,9 @@ def test_a_cluster_without_extent_is_not_split(points: np.ndarray) -> None:
     padded = np.concatenate([points, np.zeros((2, 3))])
     mean = points.mean(axis=0) if len(points) else np.zeros(3)
     present = torch.arange(len(padded))[None] < len(points)
-    gain, centres = halve(torch.from_numpy(padded)[None], present)
+    gain, centers = halve(torch.from_numpy(padded)[None], present)
     assert gain.tolist() == [0.0]
-    np.testing.assert_array_equal(centres[0], [mean, mean])
+    np.testing.assert_array_equal(centers[0], [mean, mean])
 
 
 @pytest.mark.parametrize("points", [[0, 6], [1, 2, 9], [0, 0, 0, 8], [-9, 1, 2, 3], [0, 1, 10, 11]])
@@ -218,9 +218,9 @@ def test_few_points_are_halved_as_by_hand(points: list[float]) -> None:
     line = np.array(points, dtype=float)[:, None]
     cuts = [(squares(line) - squares(line[:i]) - squares(line[i:]), i) for i in range(1, len(line))]
     saved, at = max(cuts)
-    gain, centres = in_two(line)
+    gain, centers = in_two(line)
     assert gain == pytest.approx(saved, rel=1e-12)
-    assert sorted(centres.ravel()) == pytest.approx([line[:at].mean(), line[at:].mean()])
+    assert sorted(centers.ravel()) == pytest.approx([line[:at].mean(), line[at:].mean()])
 
 
 def test_scores_along_the_principal_axis() -> None:
@@ -233,12 +233,12 @@ def test_scores_along_the_principal_axis() -> None:
     np.testing.assert_array_equal(scores[1], 0.0)
 
 
-def test_the_loss_of_a_join_is_what_one_centre_costs() -> None:
+def test_the_loss_of_a_join_is_what_one_center_costs() -> None:
     points, y = blobs(np.random.RandomState(3).standard_normal((4, 2)), 9)
     V = points.double().numpy()
     y[:4] = 1
     found = Partitions.of(points[None], torch.from_numpy(y)[None], 4)
-    losses = join_losses(squared_distances(found.centres), found.counts)[0]
+    losses = join_losses(squared_distances(found.centers), found.counts)[0]
     for a in range(4):
         for b in range(4):
             if a < b:
@@ -255,7 +255,7 @@ def always(exchange: exchange.Exchange, promise: float) -> bool:
 @pytest.mark.parametrize("K", [1, 2])
 def test_one_or_two_clusters_have_nothing_to_exchange(K: int) -> None:
     V = torch.from_numpy(np.random.RandomState(4).standard_normal((20, 2))).float()
-    start = from_centres(V, V[:K].double().numpy())
+    start = from_centers(V, V[:K].double().numpy())
     assert improve(V, start, tolerance(V)) is start
 
 
@@ -330,12 +330,12 @@ def test_an_exchange_is_tried_once_for_what_it_promises() -> None:
 def test_an_empty_cluster_is_joined_at_no_cost() -> None:
     V = torch.tensor([[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]])
     stuck = Partitions.of(V[None], torch.tensor([[0, 0, 2]]), 3)
-    losses = join_losses(squared_distances(stuck.centres), stuck.counts)[0]
+    losses = join_losses(squared_distances(stuck.centers), stuck.counts)[0]
     assert (losses[0, 1], losses[1, 2]) == (0.0, 0.0)
     two = join_losses(torch.ones((1, 2, 2)), torch.zeros((1, 2)))  # both are empty
     assert two.tolist() == [[[np.inf, 0.0], [np.inf, np.inf]]]
     assert float(losses[0, 2]) == pytest.approx(2 * 1 / 3 * (49 + 81))
-    # Cluster 0 is split, and the empty one gives its centre away.
+    # Cluster 0 is split, and the empty one gives its center away.
     found = improve(V, stuck, 0.0)
     assert sorted(found.labels[0].tolist()) == [0, 1, 2]
 
@@ -364,11 +364,11 @@ def test_pieces_hold_groups_of_like_sizes() -> None:
 def test_of_exchanges_that_share_clusters_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine clusters all take part in every trial, so that one of them is kept, if it pays."""
     V = torch.from_numpy(np.random.RandomState(6).standard_normal((200, 2))).float()
-    search = Search(V, from_centres(V, V[:9].double().numpy()), tolerance(V))
+    search = Search(V, from_centers(V, V[:9].double().numpy()), tolerance(V))
     groups = Groups(search.found)
     search._halve(groups)
     tried = np.array([(0, s, a, b) for s in (2, 4, 5, 6, 8) for a, b in ((0, 1), (3, 7))])
-    trials = list(search._try(groups, tried, squared_distances(search.found.centres)))
+    trials = list(search._try(groups, tried, squared_distances(search.found.centers)))
     before = inertias(V, search.found)[0]
     after = []
     for t in trials:
@@ -393,12 +393,12 @@ def test_the_joint_mean_of_clusters_with_one_point_or_none(monkeypatch: pytest.M
     search, given = Search(V, starts, 0.0), []
     whole = exchange.descend
 
-    def record(X: torch.Tensor, centres: torch.Tensor, *rest: Any, **named: Any) -> Any:
-        given.extend(centres[:, 1, 0].tolist())
-        return whole(X, centres, *rest, **named)
+    def record(X: torch.Tensor, centers: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        given.extend(centers[:, 1, 0].tolist())
+        return whole(X, centers, *rest, **named)
 
     monkeypatch.setattr(exchange, "descend", record)
     groups = Groups(search.found)
     tried = np.array([[0, 0, 1, 2], [0, 0, 1, 3]])
-    list(search._try(groups, tried, squared_distances(search.found.centres)))
+    list(search._try(groups, tried, squared_distances(search.found.centers)))
     assert sorted(given) == [0.0, 7.0]  # the one point's own place, and the origin for no point

@@ -1,4 +1,4 @@
-"""Reading affinities: what is refused and in which words; components; the normalised operator."""
+"""Reading affinities: what is refused and in which words; components; the normalized operator."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_metal_has_no_double_precision():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_point_has_no_neighbour(kind):
+def test_one_point_has_no_neighbor(kind):
     with pytest.raises(InputError, match="all zero"):
         read_affinity(KINDS[kind](np.ones((1, 1))))
     with pytest.raises(InputError, match="empty"):
@@ -145,7 +145,7 @@ def test_links_below_rounding_do_not_connect():
 
 @pytest.mark.parametrize("mkl", [True, False])
 @pytest.mark.parametrize("tau", [0.0, 0.7])
-def test_sparse_and_dense_operators_are_the_regularised_matrix(tau, mkl, monkeypatch):
+def test_sparse_and_dense_operators_are_the_regularized_matrix(tau, mkl, monkeypatch):
     if not mkl:
         monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     A = random_affinity(20, 0.3, 1)

@@ -18,39 +18,39 @@ def blobs(n=3000, K=7, p=5, spread=0.15, seed=0):
     return torch.from_numpy(rng.normal(size=(K, p))[y] + spread * rng.normal(size=(n, p))), y
 
 
-def plain_descent(V, centres):
-    """The sum of squares where Lloyd's steps become small, and whether a centre lost all points."""
+def plain_descent(V, centers):
+    """The sum of squares where Lloyd's steps become small, and whether a center lost all points."""
     lost, moved = False, np.inf
     while moved > descent.TOLERANCE * V.var(0).mean():
-        labels = ((V[:, None] - centres) ** 2).sum(2).argmin(1)
-        there = np.isin(np.arange(len(centres)), labels)
+        labels = ((V[:, None] - centers) ** 2).sum(2).argmin(1)
+        there = np.isin(np.arange(len(centers)), labels)
         lost |= not there.all()
-        means = [V[labels == k].mean(0) if there[k] else c for k, c in enumerate(centres)]
-        moved = ((np.array(means) - centres) ** 2).sum()
-        centres = np.array(means)
-    return ((V[:, None] - centres) ** 2).sum(2).min(1).sum(), lost
+        means = [V[labels == k].mean(0) if there[k] else c for k, c in enumerate(centers)]
+        moved = ((np.array(means) - centers) ** 2).sum()
+        centers = np.array(means)
+    return ((V[:, None] - centers) ** 2).sum(2).min(1).sum(), lost
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 1000))
-@example(5, 5, 77)  # scikit-learn moves the centre that loses all its points
+@example(5, 5, 77)  # scikit-learn moves the center that loses all its points
 def test_the_descent_ends_where_a_plain_one_does(K, p, seed):
     V, _ = blobs(200, 4, p, 0.3, seed)
-    centres = V[:K].clone()
-    labels, found = lloyd(V, centres)
+    centers = V[:K].clone()
+    labels, found = lloyd(V, centers)
     inertia = float((V - found[labels]).square().sum())
-    plain, lost = plain_descent(V.numpy(), centres.numpy())
+    plain, lost = plain_descent(V.numpy(), centers.numpy())
     assert inertia == pytest.approx(plain, rel=1e-3, abs=1e-12)
-    theirs = KMeans(K, init=centres.numpy(), n_init=1, algorithm="lloyd").fit(V.numpy())
+    theirs = KMeans(K, init=centers.numpy(), n_init=1, algorithm="lloyd").fit(V.numpy())
     assert lost or inertia <= theirs.inertia_ * (1 + 1e-3) + 1e-12
 
 
 def test_a_fixed_point_of_the_descent_is_one():
     V, _ = blobs()
-    labels, centres = lloyd(V, V[:7].clone())
+    labels, centers = lloyd(V, V[:7].clone())
     means = torch.stack([V[labels == c].mean(0) for c in range(7)])
-    assert float((means - centres).square().sum()) <= descent.TOLERANCE * float(V.var())
-    distances = torch.cdist(V, centres)
+    assert float((means - centers).square().sum()) <= descent.TOLERANCE * float(V.var())
+    distances = torch.cdist(V, centers)
     nearest = distances.min(1).values
     assert (distances.gather(1, labels[:, None])[:, 0] <= nearest + 1e-5).all()
 
@@ -65,11 +65,11 @@ def test_chunks_do_not_matter_and_runs_repeat(monkeypatch):
     torch.testing.assert_close(whole[1], parts[1], atol=1e-6, rtol=1e-5)
 
 
-def test_a_centre_without_points_stays():
+def test_a_center_without_points_stays():
     V, _ = blobs()
     far = torch.full((1, 5), 100.0, dtype=V.dtype)
-    labels, centres = lloyd(V, torch.cat([V[:3], far]))
-    assert torch.equal(centres[3], far[0])
+    labels, centers = lloyd(V, torch.cat([V[:3], far]))
+    assert torch.equal(centers[3], far[0])
     assert not (labels == 3).any()
 
 
@@ -86,12 +86,12 @@ def test_many_points_get_the_labels_of_few(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_descends_to_the_same_centres():
+def test_a_gpu_descends_to_the_same_centers():
     V, _ = blobs()
-    labels, centres = lloyd(V, V[:7].clone())
+    labels, centers = lloyd(V, V[:7].clone())
     on_gpu = lloyd(V.cuda(), V[:7].cuda())
     assert torch.equal(labels, on_gpu[0].cpu())
-    torch.testing.assert_close(centres, on_gpu[1].cpu(), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(centers, on_gpu[1].cpu(), atol=1e-6, rtol=1e-5)
 
 
 def without_clusters(n=400, p=3):
@@ -125,11 +125,11 @@ def test_seeds_are_rows_far_apart():
     rng = np.random.default_rng(0)
     y = rng.permutation(np.repeat(np.arange(15), 20))
     V = torch.from_numpy(100.0 * rng.normal(size=(15, 4))[y] + 0.01 * rng.normal(size=(300, 4)))
-    rows = kmeans.seeds(kmeans.centred(V), 15, np.random.RandomState(0), 8)
+    rows = kmeans.seeds(kmeans.centered(V), 15, np.random.RandomState(0), 8)
     assert rows.shape == (8, 15)
     for start in rows:
         assert sorted(y[start].tolist()) == list(range(15))
-    few = kmeans.centred(V[:6])
+    few = kmeans.centered(V[:6])
     for start in kmeans.seeds(few, 6, np.random.RandomState(0), 5):
         assert sorted(start.tolist()) == list(range(6))
 
@@ -200,26 +200,26 @@ def test_empty_clusters_move_to_the_farthest_rows():
 
 
 def test_every_empty_cluster_gets_a_row_of_its_own():
-    """Two batches with other empty clusters; the rows come by their distance to their centre."""
+    """Two batches with other empty clusters; the rows come by their distance to their center."""
     V = torch.tensor([[0.0], [1.0], [-1.0], [7.0], [-9.0], [-9.0]])
     labels = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 0, 2, 1, 1]])
     given = descent.Partitions.of(V[None], labels, 3)
     found = kmeans._filled(V, given, 0.0)
-    for labels, centres in zip(found.labels, found.centres[..., 0], strict=True):
-        assert sorted(centres.tolist()) == [-9.0, 0.0, 7.0]
-        assert centres[labels].tolist() == [0.0, 0.0, 0.0, 7.0, -9.0, -9.0]
+    for labels, centers in zip(found.labels, found.centers[..., 0], strict=True):
+        assert sorted(centers.tolist()) == [-9.0, 0.0, 7.0]
+        assert centers[labels].tolist() == [0.0, 0.0, 0.0, 7.0, -9.0, -9.0]
     assert torch.equal(given.labels[0], torch.ones(6, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(("apart", "merged"), [(0.75e-9, True), (1.5e-9, False)])
 @pytest.mark.parametrize("length", [0.125, 1.0, 8.0])
-def test_centres_are_the_same_by_the_rows_length(length, apart, merged):
+def test_centers_are_the_same_by_the_rows_length(length, apart, merged):
     V = torch.full((4, 16), 0.25 * length)  # rows of length 1, times another
-    centres = torch.full((1, 3, 16), 0.25 * length, dtype=torch.float64)
-    centres[0, 2, 0] += apart * length
-    centres[0, 1] = -3.0
+    centers = torch.full((1, 3, 16), 0.25 * length, dtype=torch.float64)
+    centers[0, 2, 0] += apart * length
+    centers[0, 1] = -3.0
     found = descent.Partitions(
-        torch.tensor([[2, 0, 1, 2]]), centres, torch.ones((1, 3), dtype=torch.float64)
+        torch.tensor([[2, 0, 1, 2]]), centers, torch.ones((1, 3), dtype=torch.float64)
     )
     assert kmeans._merged(found, V).tolist() == ([0, 0, 1, 0] if merged else [2, 0, 1, 2])
 
@@ -237,17 +237,17 @@ def test_as_low_as_scikit_learns(exchange):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_centred_rows_are_single_and_sum_to_zero(dtype):
+def test_centered_rows_are_single_and_sum_to_zero(dtype):
     V = torch.from_numpy(np.random.default_rng(0).normal(2.0, size=(50, 3))).to(dtype)
     expected = V.double().numpy() - V.double().numpy().mean(axis=0)
-    centred = kmeans.centred(V)
-    assert centred.dtype == torch.float32
-    np.testing.assert_allclose(centred, expected, atol=1e-6)
+    centered = kmeans.centered(V)
+    assert centered.dtype == torch.float32
+    np.testing.assert_allclose(centered, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("exchange", [False, True])
 def test_a_shift_of_all_rows_changes_nothing(exchange):
-    """Rows far from 0 lose no digits: they are centred before float32."""
+    """Rows far from 0 lose no digits: they are centered before float32."""
     V = np.random.default_rng(0).integers(0, 64, size=(200, 3)) / 8.0
     labels = [
         kmeans.kmeans(torch.from_numpy(V + shift), 6, np.random.RandomState(0), 3, exchange)
@@ -289,18 +289,18 @@ def test_exchanges_improve_every_start():
 def test_the_descent_does_not_end_earlier_far_from_the_origin():
     rng = np.random.default_rng(0)
     V = torch.from_numpy(np.round(64 * rng.normal(size=(400, 2))) / 64)  # exact in float32
-    labels, centres = lloyd(V, V[:5])
+    labels, centers = lloyd(V, V[:5])
     same, moved = lloyd(V + 8.0, V[:5] + 8.0)
     assert torch.equal(same, labels)
-    torch.testing.assert_close(moved - 8.0, centres, rtol=0.0, atol=1e-9)
+    torch.testing.assert_close(moved - 8.0, centers, rtol=0.0, atol=1e-9)
 
 
-def test_an_empty_cluster_moves_to_the_row_farthest_from_its_centre():
+def test_an_empty_cluster_moves_to_the_row_farthest_from_its_center():
     V = torch.tensor([[0.0], [1.0], [10.0], [11.0], [30.0]], dtype=torch.float64)
     labels = torch.tensor([[0, 0, 1, 1, 1]])
     found = _filled(V, descent.Partitions.of(V[None], labels, 3), 0.0)
     assert found.labels.tolist() == [[0, 0, 1, 1, 2]]
-    assert found.centres.flatten().tolist() == [0.5, 10.5, 30.0]
+    assert found.centers.flatten().tolist() == [0.5, 10.5, 30.0]
 
 
 def test_a_sample_is_drawn_beyond_the_number_of_the_documentation(monkeypatch):

@@ -40,7 +40,7 @@ def start(n):
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize(("weight", "count"), [(ROUNDING / 2, 2), (ROUNDING, 2), (2 * ROUNDING, 1)])
 def test_a_link_connects_above_rounding_and_not_at_it(kind, weight, count):
-    # The square root of 1 + eps is 1 in double precision: the link's normalised weight is eps.
+    # The square root of 1 + eps is 1 in double precision: the link's normalized weight is eps.
     A = np.zeros((4, 4))
     A[0, 1] = A[2, 3] = 1.0
     A[1, 2] = weight

@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import clone
 
 from dcfsc import DCFSC, AutoencoderFeatures, TensorBoard
-from dcfsc.datasets import synthetic
 from dcfsc.errors import InputError
+from dcfsc.io import synthetic
 
 X = synthetic(40, 2, 2, 12, random_state=0).X
 FAST: dict[str, Any] = {"pretrain_epochs": 2, "steps": 3, "random_state": 0, "device": "cpu"}

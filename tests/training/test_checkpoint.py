@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from dcfsc import DCFSC, distributed
+from dcfsc import DCFSC, processes
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
 from dcfsc.training import Checkpoint, History, Plateau
@@ -99,7 +99,7 @@ def test_an_interrupt_waits_for_the_step_and_saves(tmp_path, number):
     np.testing.assert_array_equal(resumed.labels_, estimator().fit(X).labels_)
 
 
-def test_the_optimiser_continues_with_its_own_averages(tmp_path):
+def test_the_optimizer_continues_with_its_own_averages(tmp_path):
     """Without Adam's moments the next step would be another one."""
     X, file = samples(), tmp_path / "checkpoint.safetensors"
     with pytest.raises(Stop):
@@ -388,11 +388,11 @@ def test_only_the_main_thread_defers_interrupts(tmp_path):
 
 def test_an_interrupt_of_another_process_stops_this_one(tmp_path, monkeypatch):
     """A launcher may send its signal twice; the first process alone writes."""
-    monkeypatch.setattr(distributed, "active", lambda: True)
-    monkeypatch.setattr(distributed, "total_number", lambda own: own + others)
-    monkeypatch.setattr(distributed, "broadcast_bytes", lambda content: content)
+    monkeypatch.setattr(processes, "active", lambda: True)
+    monkeypatch.setattr(processes, "total_number", lambda own: own + others)
+    monkeypatch.setattr(processes, "broadcast_bytes", lambda content: content)
     for rank in (0, 1):
-        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
         file = tmp_path / str(rank)
         checkpoint, state, others = Checkpoint(file, "a run", every=1e6), small(), 0
         with checkpoint.deferring_interrupts():
@@ -408,7 +408,7 @@ def test_an_interrupt_of_another_process_stops_this_one(tmp_path, monkeypatch):
     checkpoint.path = written
     checkpoint.remove()
     assert written.exists()
-    monkeypatch.setattr(distributed, "rank", lambda: 0)
+    monkeypatch.setattr(processes, "rank", lambda: 0)
     checkpoint.remove()
     assert not written.exists()
 

@@ -9,9 +9,10 @@ import torch
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec, ResidualSpec, ViewNetwork, build
-from dcfsc.training import Absolute, History, Schedule, Views, train, train_views
-from dcfsc.training.view_lessons import Lessons
-from dcfsc.training.views import usual_strengths
+from dcfsc.training import Absolute, History, train
+from dcfsc.views import Schedule, Views, train_views
+from dcfsc.views.augmentations import usual_strengths
+from dcfsc.views.pseudo_labels import Lessons
 
 SPEC = ConvSpec((1, 8, 8), (3, 2), (3, 3), (1, 2), batch_norm=True)
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

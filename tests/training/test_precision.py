@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.self_expression import FeatureForm
 from dcfsc.training import Absolute, ChunkedStep, History, forward, train
@@ -162,7 +162,7 @@ def test_a_compiled_step_runs_what_was_compiled(monkeypatch):
 
 
 def test_several_processes_do_not_compile(monkeypatch):
-    monkeypatch.setattr(distributed, "active", lambda: True)
+    monkeypatch.setattr(processes, "active", lambda: True)
     with pytest.raises(InputError, match="needs all samples at once"):
         check_compilable(torch.device("cuda"), None)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.training import (
     Absolute,
@@ -348,8 +348,8 @@ def test_pretraining_goes_on_where_it_stopped(tmp_path):
 
 def test_two_processes_sum_their_gradients(monkeypatch):
     """The other process is one with the same samples: every sum is twice what is here."""
-    monkeypatch.setattr(distributed, "active", lambda: True)
-    monkeypatch.setattr(distributed, "total", lambda tensor: tensor.mul_(2))
+    monkeypatch.setattr(processes, "active", lambda: True)
+    monkeypatch.setattr(processes, "total", lambda tensor: tensor.mul_(2))
     ours, theirs = Tiny(), Tiny()
     X = samples()
     value = reconstruction_gradient(ours, X)
@@ -381,8 +381,8 @@ def test_a_divided_mini_batch_has_the_statistics_of_the_whole(monkeypatch):
     ours, theirs, X = Normed(), Normed(), samples()
     loss = (theirs(X) - X).square().sum()
     loss.backward()
-    monkeypatch.setattr(distributed, "active", lambda: True)
-    monkeypatch.setattr(distributed, "total", lambda tensor: tensor)
+    monkeypatch.setattr(processes, "active", lambda: True)
+    monkeypatch.setattr(processes, "total", lambda tensor: tensor)
     value = reconstruction_gradient(ours, X)
     assert value == pytest.approx(float(loss.detach()))
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -413,8 +413,8 @@ def test_a_step_of_one_of_several_processes_takes_the_form_of_features(monkeypat
 
     monkeypatch.setattr(chunked, "solve", solve)
     ChunkedStep(network, X, 8)(Absolute(0.5))
-    monkeypatch.setattr(distributed, "active", lambda: True)
-    monkeypatch.setattr(distributed, "total", lambda tensor: tensor)
+    monkeypatch.setattr(processes, "active", lambda: True)
+    monkeypatch.setattr(processes, "total", lambda tensor: tensor)
     history = History()
     train(network, X, steps=1, lam=Absolute(0.5), learning_rate=0.0, history=history)
     assert forms == ["auto", "features"]
@@ -425,9 +425,9 @@ def test_a_step_of_one_of_several_processes_takes_the_form_of_features(monkeypat
 
 def test_each_process_takes_its_own_samples_of_a_mini_batch(monkeypatch):
     """The second of two processes, with three and five samples."""
-    monkeypatch.setattr(distributed, "active", lambda: True)
-    monkeypatch.setattr(distributed, "rank", lambda: 1)
-    monkeypatch.setattr(distributed, "row_counts", lambda n, device: [3, n])
+    monkeypatch.setattr(processes, "active", lambda: True)
+    monkeypatch.setattr(processes, "rank", lambda: 1)
+    monkeypatch.setattr(processes, "row_counts", lambda n, device: [3, n])
     batches = _Batches(5, 4, torch.device("cpu"))
     found = list(batches.shuffled(torch.Generator().manual_seed(0)))
     order = torch.randperm(8, generator=torch.Generator().manual_seed(0)).tolist()

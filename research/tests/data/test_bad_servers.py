@@ -23,12 +23,12 @@ CHECKSUM = hashlib.sha256(CONTENT).hexdigest()
 class Server(BaseHTTPRequestHandler):
     """Behaves as it is told; silent."""
 
-    behaviour: ClassVar[str] = "good"
+    behavior: ClassVar[str] = "good"
     released: ClassVar[threading.Event] = threading.Event()
     gave_up: ClassVar[threading.Event] = threading.Event()
 
     def do_GET(self) -> None:
-        getattr(self, f"_{self.behaviour}")()
+        getattr(self, f"_{self.behavior}")()
 
     def _headers(self, length: int | None = len(CONTENT)) -> None:
         self.send_response(200)
@@ -96,7 +96,7 @@ class Server(BaseHTTPRequestHandler):
         pass
 
 
-BEHAVIOURS = [
+BEHAVIORS = [
     name[1:]
     for name in vars(Server)
     if name.startswith("_") and not name.startswith("__") and name not in ("_headers", "_good")
@@ -116,19 +116,19 @@ def address() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("behavior", BEHAVIORS)
 def test_one_line_nothing_kept_and_a_retry_works(
-    behaviour: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    behavior: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "data" / "set.bin"
-    monkeypatch.setattr(Server, "behaviour", behaviour)
+    monkeypatch.setattr(Server, "behavior", behavior)
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.5)
     with pytest.raises(InputError) as raised:
         download.fetch(address, CHECKSUM, target)
     assert len(str(raised.value).splitlines()) == 1
     assert list(target.parent.iterdir()) == []
     assert not Server.gave_up.is_set()  # it was the client that ended the silence
-    monkeypatch.setattr(Server, "behaviour", "good")
+    monkeypatch.setattr(Server, "behavior", "good")
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
     assert download.fetch(address, CHECKSUM, target).read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]

@@ -186,8 +186,8 @@ def test_coil_tree(root, where):
     data = load("coil100")
     assert data.X.shape == (12, 32, 32)
     assert data.y.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    grey = [round(0.299 * t + 0.587 * a + 0.114 * 40) for t in (1, 2, 10) for a in (0, 5, 10, 100)]
-    assert np.abs(data.X[:, 20, 16].astype(int) - grey).max() <= 1
+    gray = [round(0.299 * t + 0.587 * a + 0.114 * 40) for t in (1, 2, 10) for a in (0, 5, 10, 100)]
+    assert np.abs(data.X[:, 20, 16].astype(int) - gray).max() <= 1
     assert (data.X[:, 2, :] == 250).all()
     assert "7188 of the 7,200 views are missing" in data.notes
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dcfsc.datasets
+import dcfsc.io
 from dcfsc.errors import InputError
-from research.data import catalogue, data_root, describe, load, names, weights_path
+from research.data import catalog, data_root, describe, load, names, weights_path
 from research.data.registry import Download
 
 FILE_SETS = ["orl", "eyaleb", "coil100", "mnist", "fashion-mnist", "cifar10"]
@@ -86,7 +86,7 @@ def test_missing_files_say_what_to_put_where(root, name):
     text = str(error.value)
     assert "\n" not in text
     assert str(root) in text
-    assert all(file in text for file in catalogue.ENTRIES[name].files)
+    assert all(file in text for file in catalog.ENTRIES[name].files)
     assert "http" in text
 
 
@@ -113,11 +113,11 @@ def test_names_are_those_of_research_alone(root):
     np.savez(root / "orl_32x32.npz", images=np.zeros((2, 32, 32), np.uint8), labels=np.arange(2))
     assert load("orl").X.shape == (2, 32, 32)
     with pytest.raises(InputError, match=r"unknown dataset 'orl'"):
-        dcfsc.datasets.load("orl")
+        dcfsc.io.load("orl")
 
 
 def test_checksums_are_whole():
-    for entry in catalogue.ENTRIES.values():
+    for entry in catalog.ENTRIES.values():
         for file in entry.downloads:
             assert len(file.checksum) == 64
             assert int(file.checksum, 16) > 0
@@ -138,8 +138,8 @@ def small_mnist(site, monkeypatch):
             name = f"{part}-{kind}-ubyte.gz"
             site.files[name] = body = gzip.compress(head + array.tobytes())
             files.append(Download(site.address + name, hashlib.sha256(body).hexdigest(), name))
-    entry = replace(catalogue.MNIST, downloads=tuple(files))
-    monkeypatch.setitem(catalogue.ENTRIES, "mnist", entry)
+    entry = replace(catalog.MNIST, downloads=tuple(files))
+    monkeypatch.setitem(catalog.ENTRIES, "mnist", entry)
     return site
 
 
@@ -204,7 +204,7 @@ def test_import_is_light():
         "heavy = {'PIL', 'pooch', 'platformdirs', 'requests', 'pandas', 'pyarrow', 'torch'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    root = Path(catalogue.__file__).parents[2]
+    root = Path(catalog.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True

@@ -19,7 +19,7 @@ EXPERIMENTS = sorted(folder.parent.name for folder in ROOT.glob("results/*/cells
 def test_tables_follow_from_their_cells(experiment: str) -> None:
     """Column by column, so that a column which the code gained since does no harm."""
     store = CellStore(ROOT / "results", experiment)
-    made = list(csv.DictReader(io.StringIO(tables.to_csv(tables.summarise(store)))))
+    made = list(csv.DictReader(io.StringIO(tables.to_csv(tables.summarize(store)))))
     with open(store.folder / "table.csv", newline="", encoding="utf-8") as file:
         saved = list(csv.DictReader(file))
     assert saved == [{name: row[name] for name in saved[0]} for row in made]

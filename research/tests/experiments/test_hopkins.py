@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from research.experiments import catalogue, hopkins, reproduce
+from research.experiments import catalog, hopkins, reproduce
 from research.experiments.cells import CellStore
-from research.experiments.tables import summarise
+from research.experiments.tables import summarize
 
 
 def test_every_method_runs_on_every_sequence():
-    cells = catalogue.get("hopkins155").plan()
+    cells = catalog.get("hopkins155").plan()
     assert len(cells) == 155 * len(hopkins.METHODS)
     assert {c.problem.n_clusters for c in cells} == {2, 3}
 
@@ -52,7 +52,7 @@ def test_the_table_is_computed_once_and_written(two_sequences):
     assert (first.computed, first.failed) == (2 * len(hopkins.METHODS), {})
     again = reproduce("hopkins155", out=out, device="cpu", report=say.append)
     assert (again.computed, again.done_before) == (0, 2 * len(hopkins.METHODS))
-    rows = {row["method"]: row for row in summarise(CellStore(out, "hopkins155"))}
+    rows = {row["method"]: row for row in summarize(CellStore(out, "hopkins155"))}
     assert rows["closed-form"]["two_mean"] == 0.0
     assert rows["ssc"]["two_mean"] == 0.0
     text = (out / "hopkins155" / "table.md").read_text()

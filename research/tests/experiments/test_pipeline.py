@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dcfsc import affinity, datasets, spectral
+from dcfsc import affinity, io, spectral
 from dcfsc.errors import InputError
 from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
 from dcfsc.metrics import clustering_error
@@ -35,7 +35,7 @@ def session(tmp_path):
 
 
 def test_a_window_is_consecutive_classes_renumbered():
-    data = datasets.load("digits")
+    data = io.load("digits")
     samples = select(data, Problem("digits", 4, window=5, per_class=20))
     assert samples.X.shape == (80, 8, 8)
     assert np.bincount(samples.y).tolist() == [20] * 4

@@ -122,15 +122,15 @@ def test_a_failing_cell_is_recorded_and_tried_again(tmp_path, monkeypatch):
 
 
 def test_what_another_experiment_computed_is_taken_over(tmp_path, finished, monkeypatch):
-    from research.experiments import catalogue
+    from research.experiments import catalog
 
     out, _, _ = finished
     source = Cell("orl", "closed-form", Problem("digits", 3, per_class=30), 0, 0)
     record = CellStore(out, "smoke").load(dataclasses.replace(source, experiment="smoke"))
     CellStore(tmp_path, "orl").save(source, record)
     twin = dataclasses.replace(source, experiment="smoke", twin=("orl", "closed-form", "trial-00"))
-    changed = dataclasses.replace(catalogue.get("smoke"), cells=lambda grid: [twin])
-    monkeypatch.setitem(catalogue.EXPERIMENTS, "smoke", changed)
+    changed = dataclasses.replace(catalog.get("smoke"), cells=lambda grid: [twin])
+    monkeypatch.setitem(catalog.EXPERIMENTS, "smoke", changed)
     summary, lines = run(tmp_path)
     assert (summary.copied, summary.computed) == (1, 0)
     assert "taken over from orl/closed-form/trial-00" in lines[0]

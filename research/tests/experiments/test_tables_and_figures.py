@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from research.experiments import paper, render
-from research.experiments.catalogue import get
+from research.experiments.catalog import get
 from research.experiments.cells import CellStore
-from research.experiments.tables import summarise
+from research.experiments.tables import summarize
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ def filled(tmp_path):
 
 def test_extended_yale_b_beside_the_paper(filled):
     store = filled("eyaleb")
-    rows = summarise(store)
+    rows = summarize(store)
     assert len(rows) == 70
     row = next(r for r in rows if r["method"] == "dcfsc" and r["K"] == 10)
     assert (row["paper_mean"], row["paper_median"], row["cells"]) == (5.72, 5.63, 29)
@@ -68,7 +68,7 @@ def test_extended_yale_b_beside_the_paper(filled):
 
 
 def test_orl_has_only_the_printed_numbers(filled):
-    rows = {r["method"]: r for r in summarise(filled("orl"))}
+    rows = {r["method"]: r for r in summarize(filled("orl"))}
     assert rows["dcfsc"]["paper_mean"] == 14.8
     assert rows["lrr"]["paper_mean"] is None
     assert rows["lrr"]["difference"] is None
@@ -80,7 +80,7 @@ def test_bars_are_sorted_by_error(filled, tmp_path):
     store = filled("coil100")
     figure = figures.new_figure(6, 4)
     axes = figure.add_subplot()
-    figures.draw_bars(axes, summarise(store))
+    figures.draw_bars(axes, summarize(store))
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == sorted(heights, reverse=True)
     assert len(heights) == 11
@@ -90,7 +90,7 @@ def test_the_lambda_curve_has_dsc_as_a_red_line(filled):
     from research.experiments import figures
 
     store = filled("lambda")
-    rows = summarise(store)
+    rows = summarize(store)
     assert [r["lam"] for r in rows if r["method"] == "dcfsc-fast"] == list(paper.LAMBDAS)
     axes = figures.new_figure(6, 4).add_subplot()
     figures.draw_lambda_curve(axes, rows)
@@ -104,7 +104,7 @@ def test_parameters_equal_the_paper_but_for_its_own_slip(tmp_path):
     from research.experiments import reproduce
 
     reproduce("parameters", out=tmp_path, device="cpu", report=lambda line: None)
-    rows = {(r["dataset"], r["method"]): r for r in summarise(CellStore(tmp_path, "parameters"))}
+    rows = {(r["dataset"], r["method"]): r for r in summarize(CellStore(tmp_path, "parameters"))}
     assert len(rows) == 6
     unequal = {key for key, row in rows.items() if not row["equal"]}
     assert unequal == {("coil100", "dsc")}
@@ -119,7 +119,7 @@ def test_the_memory_table(tmp_path):
         measured = {"n": 400, "dim": 80, "steps": 5, "seconds_a_step": 0.2}
         memory = {"peak_bytes": 3 * 2**30, "before_bytes": 2**30}
         store.save(cell, {**cell.identity(), **measured, "memory": memory, **PLACE})
-    rows = summarise(store)
+    rows = summarize(store)
     assert [r["dataset"] for r in rows[::5]] == ["orl", "eyaleb", "coil100"]
     assert rows[0]["step_mib"] == 2048
     assert {r["paper_mb"] for r in rows} == {None, 1022.0, 942.0, 8600.0, 10800.0}

@@ -9,8 +9,8 @@ from matplotlib.container import BarContainer
 
 from dcfsc.errors import InputError
 from dcfsc.estimators import DCFSC, views
-from dcfsc.training import view_loop
-from research.experiments import catalogue, reproduce, views_table
+from dcfsc.views import loop as view_loop
+from research.experiments import catalog, reproduce, views_table
 from research.experiments.cells import Cell, CellStore, Problem
 from research.experiments.pipeline import Session
 from research.experiments.views_table import VIEW_METHODS, measure_views
@@ -25,7 +25,7 @@ def finished(tmp_path_factory):
         patch.setattr(views, "STEPS_CPU", 4)
         patch.setattr(views, "BATCH_CPU", 16)
         small = {"digits": Problem("digits", 3, per_class=12)}
-        patch.setattr(catalogue, "VIEW_PROBLEMS", small)
+        patch.setattr(catalog, "VIEW_PROBLEMS", small)
         lines = []
         summary = reproduce("views", out=out, device="cpu", trials=1, report=lines.append)
     return out, summary, lines

@@ -4,13 +4,13 @@ With K = |C| / s and the set of matrices A >= 0 whose rows and columns sum to on
 
     min_A  |K - eta A|_F^2,    A 1 = 1,  A' 1 = 1,  A >= 0,
 
-is solved by A = (K - a 1' - 1 b')_+ / eta, where a and b minimise the dual
+is solved by A = (K - a 1' - 1 b')_+ / eta, where a and b minimize the dual
 
     sum_i a_i + sum_j b_j + |(K - a 1' - 1 b')_+|_F^2 / (2 eta).
 
 The smaller eta, the sparser A. So the dual is solved over a few entries of each row and the
 diagonal, which alone has a feasible A; then the entries that should have been among them, where
-K_ij > a_i + b_j, join until none is missing. Over fixed entries, exact minimisation over a and over
+K_ij > a_i + b_j, join until none is missing. Over fixed entries, exact minimization over a and over
 b takes turns with a Newton step for both: each lowers the dual.
 """
 
@@ -66,7 +66,7 @@ class DoublyStochastic(Checked):
 
 
 class NearestDoublyStochastic:
-    """(operator, eta) -> the doubly stochastic A (N, N) that minimises | |C| - eta A |_F.
+    """(operator, eta) -> the doubly stochastic A (N, N) that minimizes | |C| - eta A |_F.
 
     A second call starts from the dual of the one before, for coefficients that change little.
     """
@@ -86,7 +86,7 @@ class NearestDoublyStochastic:
             entries = entries if missing is None else entries.with_(*missing)
         accuracy = max(ROUGH, self.tol)  # while entries are missing it need not be better
         for number in range(ROUNDS):
-            a, b, error = _minimise(entries, eta, a, b, accuracy)
+            a, b, error = _minimize(entries, eta, a, b, accuracy)
             missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
             if missing is not None:
                 entries = entries.with_(*missing)
@@ -142,7 +142,7 @@ def _smooth_start(entries: _Entries, eta: float) -> tuple[np.ndarray, np.ndarray
     while smooth < entries.k.max():
         smooth *= 4.0
     while smooth > eta:
-        a, b, _ = _minimise(entries, smooth, a, b, 0.1)
+        a, b, _ = _minimize(entries, smooth, a, b, 0.1)
         smooth *= 0.25
     return a, b
 
@@ -158,10 +158,10 @@ def _diagonal(operator: Operator) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _minimise(
+def _minimize(
     entries: _Entries, eta: float, a: np.ndarray, b: np.ndarray, tol: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The minimiser (a, b) of the dual over some entries, and the largest error of a sum."""
+    """The minimizer (a, b) of the dual over some entries, and the largest error of a sum."""
     i, j, k, n = entries.i, entries.j, entries.k, entries.n
     by_column = entries.by_column
     for _ in range(STEPS):

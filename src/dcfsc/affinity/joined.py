@@ -46,7 +46,7 @@ class Joined(TopK):
 
 
 def by_degrees(A: sp.csr_array) -> sp.csr_array:
-    """D^-1/2 A D^-1/2 with the degrees D of A; a sample without neighbours stays without."""
+    """D^-1/2 A D^-1/2 with the degrees D of A; a sample without neighbors stays without."""
     degrees = np.asarray(A.sum(axis=1)).ravel()
     scale = np.zeros_like(degrees)
     np.divide(1.0, np.sqrt(degrees), out=scale, where=degrees > 0)

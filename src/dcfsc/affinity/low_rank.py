@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LowRank(Checked):
-    """Energy threshold, symmetrise, rank dim * K + 1, cosine of the rows, power.
+    """Energy threshold, symmetrize, rank dim * K + 1, cosine of the rows, power.
 
     1. Per column of C keep the largest magnitudes until they hold more than ``share`` of the
        column's l1 norm.

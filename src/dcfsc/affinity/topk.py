@@ -71,9 +71,9 @@ class TopK(Checked):
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         k, largest = self.k, min(LARGEST_K, operator.n - 1)
-        # A scan costs nearly the same for twice as many neighbours, a second scan costs twice.
+        # A scan costs nearly the same for twice as many neighbors, a second scan costs twice.
         spare = (self.grow or self.signs != "both") and k < largest
-        lists = [self._neighbours(part, 2 * k if spare else k) for part in operator.parts]
+        lists = [self._neighbors(part, 2 * k if spare else k) for part in operator.parts]
         A = self._graphs(operator, lists, k)
         while self.grow and k < largest:
             pieces = count_components(A)
@@ -84,7 +84,7 @@ class TopK(Checked):
             magnitudes, _ = lists[0]
             if k > magnitudes.shape[1]:
                 wanted = 2 * k if k < largest else k
-                lists = [self._neighbours(part, wanted) for part in operator.parts]
+                lists = [self._neighbors(part, wanted) for part in operator.parts]
             A = self._graphs(operator, lists, k)
         return A
 
@@ -92,10 +92,10 @@ class TopK(Checked):
         self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int
     ) -> sp.csr_array:
         pairs = zip(operator.parts, lists, strict=True)
-        graphs = [self._graph(part, neighbours, k) for part, neighbours in pairs]
+        graphs = [self._graph(part, neighbors, k) for part, neighbors in pairs]
         return graphs[0] if len(graphs) == 1 else sp.csr_array(sum(graphs[1:], start=graphs[0]))
 
-    def _neighbours(self, operator: Operator, k: int) -> tuple[Tensor, Tensor]:
+    def _neighbors(self, operator: Operator, k: int) -> tuple[Tensor, Tensor]:
         """Magnitudes, in descending order, and columns (N, k)."""
         if self._by_cosine(operator):
             values, indices = operator.topk_cosine(k)
@@ -109,7 +109,7 @@ class TopK(Checked):
         magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
         negative = values.detach().lt(0).gather(1, order)
         if self._leaves_out(negative, self._by_cosine(operator)):
-            # A sample that has no other neighbours keeps them: alone it would be a cluster.
+            # A sample that has no other neighbors keeps them: alone it would be a cluster.
             opposite = negative & ~negative.all(dim=1, keepdim=True)
             magnitude, again = magnitude.masked_fill_(opposite, 0.0).sort(
                 stable=True, dim=1, descending=True
@@ -118,22 +118,22 @@ class TopK(Checked):
         return magnitude, indices.gather(1, order)
 
     def _leaves_out(self, negative: Tensor, by_cosine: bool) -> bool:
-        """Whether neighbours of negative sign, (N, k) and nearest first, are left out."""
+        """Whether neighbors of negative sign, (N, k) and nearest first, are left out."""
         if self.signs != "auto" or not by_cosine:
             return self.signs == "positive"
         share = float(negative[:, : self.k].double().mean())
         if 0.0 < share < FEW_OPPOSITES:
-            logger.info("neighbours of negative sign, %.2g%%, are left out", 100 * share)
+            logger.info("neighbors of negative sign, %.2g%%, are left out", 100 * share)
         return 0.0 < share < FEW_OPPOSITES
 
     def _by_cosine(self, operator: Operator) -> bool:
-        """Whether neighbours are ranked, and not only weighted, by the cosine."""
+        """Whether neighbors are ranked, and not only weighted, by the cosine."""
         return (
             self.search == "exact" and self.scale in ("auto", "cosine") and operator.ranks_by_cosine
         )
 
-    def _graph(self, operator: Operator, neighbours: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
-        weights, columns = neighbours[0][:, :k], neighbours[1][:, :k]
+    def _graph(self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
+        weights, columns = neighbors[0][:, :k], neighbors[1][:, :k]
         weights = self._scaled(operator, weights, columns)
         return sparse_symmetric(weights**self.power, columns, operator.n)
 

@@ -9,7 +9,7 @@ import typer
 from dcfsc.cli import output
 from dcfsc.cli.errors import one_line
 from dcfsc.errors import DcfscError
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 Facts = list[tuple[str, str]]
 
@@ -40,7 +40,7 @@ def self_check() -> Facts:
     import torch
 
     from dcfsc import ClosedFormSubspaceClustering
-    from dcfsc.datasets import synthetic
+    from dcfsc.io import synthetic
     from dcfsc.metrics import clustering_error
     from dcfsc.self_expression import solve
 

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from dcfsc.cli.output import say
 from dcfsc.cli.watching import watching
 from dcfsc.errors import DcfscError, InputError, writable
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -97,7 +97,7 @@ def one_line(message: object) -> str:
 
 def _fail(message: object, code: int) -> NoReturn:
     if "RANK" in os.environ:
-        from dcfsc.distributed import first_to_tell
+        from dcfsc.processes import first_to_tell
 
         if not first_to_tell():
             raise typer.Exit(code)

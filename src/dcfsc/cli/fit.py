@@ -116,7 +116,7 @@ def fit(
         typer.Option(
             metavar="NAMES|auto",
             help="Changes that make a view, as in geometry,light=0.5: geometry, crop, mirror, "
-            "light, contrast, colour, hole, noise.",
+            "light, contrast, color, hole, noise.",
             show_default="auto: chosen from the data",
         ),
     ] = None,

@@ -13,8 +13,8 @@ import typer
 from dcfsc.errors import InputError, plain_number
 
 if TYPE_CHECKING:
-    from dcfsc.datasets import Dataset
-    from dcfsc.datasets.images import Reading
+    from dcfsc.io import Dataset
+    from dcfsc.io.images import Reading
 
 DataArgument = Annotated[
     str,
@@ -44,8 +44,8 @@ ColorOption = Annotated[
     bool | None,
     typer.Option(
         "--color/--gray",
-        help="Read images in colour or in grey.",
-        show_default="colour if there is any",
+        help="Read images in color or in gray.",
+        show_default="color if there is any",
     ),
 ]
 SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
@@ -79,9 +79,9 @@ def load_samples(
     reading: Reading | None = None,
 ) -> Dataset:
     """Load DATA with the given options; ``reading`` applies where an option is not set."""
-    from dcfsc.datasets import load
+    from dcfsc.io import load
     from dcfsc.parameters import SEED
-    from dcfsc.stages import stage
+    from dcfsc.progress import stage
 
     height_width = None
     SEED.check("seed", seed)
@@ -93,7 +93,7 @@ def load_samples(
     if reading is not None and color is not None:
         reading = replace(reading, gray=not color)
     if height_width is not None and reading is not None:
-        # of a run the colours and the levels stay; what an encoder would read is not asked for
+        # of a run the colors and the levels stay; what an encoder would read is not asked for
         plain = replace(reading, size=height_width, crop=1.0, keep_aspect=False)
         reading = plain if reading.levels else None
     # the generated set is the one whose samples depend on the seed
@@ -121,7 +121,7 @@ def reading_for(features: str | None, device: str, spec: str) -> Reading | None:
     if features is None or not features.startswith("encoder") or not Path(spec).is_dir():
         return None  # before anything is imported
     from dcfsc.estimators import registry
-    from dcfsc.stages import stage
+    from dcfsc.progress import stage
 
     stage("opening the encoder")
     return registry.reading_for(features, device)

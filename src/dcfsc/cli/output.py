@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from dcfsc.errors import printable
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 NAMES = {"error": "error", "nmi": "NMI", "ari": "ARI"}
 NAME_WIDTH = len("degrees of freedom")  # the longest, so that what follows lines up
@@ -104,7 +104,7 @@ def encoder_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             "advice",
-            "these are colour photographs: --features encoder compares what they show, not their "
+            "these are color photographs: --features encoder compares what they show, not their "
             f"pixels ({ENCODER_GAIN}){how}",
         )
     ]

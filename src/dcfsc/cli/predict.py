@@ -47,7 +47,7 @@ def predict(
 ) -> None:
     """Label new samples with the model of a run.
 
-    The labels are written to a .csv file. Images are read with the size, the colours and the
+    The labels are written to a .csv file. Images are read with the size, the colors and the
     encoder of the run.
     """
     from dcfsc import metrics

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dcfsc.errors import printable
-from dcfsc.stages import logger
+from dcfsc.progress import logger
 
 SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
 WATCHED = {

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed, spectral
+from dcfsc import processes, spectral
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
+from dcfsc.progress import stage
 from dcfsc.self_expression import Operator
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
-from dcfsc.stages import stage
 
 from . import sharded
 from .diagnostics import Diagnostics
@@ -122,7 +122,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         coefficients say.
         """
         groups = groups_of_equal_samples(X, n_clusters)
-        if distributed.active():
+        if processes.active():
             sharded.cluster(self, operator, n_clusters, random_state, groups)
             return
         self.coefficients_ = operator

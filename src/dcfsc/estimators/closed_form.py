@@ -10,17 +10,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import one_of, table, whole
+from dcfsc.progress import announced
 from dcfsc.representations import choose, create, restore
 from dcfsc.representations.base import Setting
 from dcfsc.representations.estimate import announce_long_work
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import Form
-from dcfsc.stages import announced
 
 from .base import SubspaceClusterer
 from .number_of_clusters import graph_of, number_for
@@ -41,7 +41,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
 
     This is the method to start with, for images, features and tables, and the one to compare every
     deep method with. Cost
-    N d^2 + d^3 for the coefficients and N^2 d for the neighbour scan of the sparse affinity;
+    N d^2 + d^3 for the coefficients and N^2 d for the neighbor scan of the sparse affinity;
     memory N d + N k: no N x N matrix with the default affinity.
 
     Parameters
@@ -59,7 +59,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     representation : "auto", "given", "metric", "metric-twice", "affine", "counts", "scattering", \
 "shifts", "mirror" or "shifts+mirror"
         How samples are compared (:mod:`dcfsc.representations`). "given": unchanged. "metric" and
-        "metric-twice": in a metric in which the neighbours found by the closed form are close.
+        "metric-twice": in a metric in which the neighbors found by the closed form are close.
         "affine": for few samples on flats of low dimension, such as the trajectories of points on
         moving bodies; uses principal homogeneous coordinates and keeps the lengths.
         "counts": logarithms of word counts, with more weight for rare words.
@@ -73,7 +73,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
-        (:mod:`dcfsc.datasets.working_size`). None never reduces them.
+        (:mod:`dcfsc.io.working_size`). None never reduces them.
     affinity : str or callable
         "topk" (sparse), "symmetric", "low_rank", a published protocol such as "dsc-orl", or an
         object such as ``dcfsc.affinity.TopK(k=10)``.
@@ -103,14 +103,14 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     leverage_ : ndarray (N,) or None
     affinity_matrix_ : ndarray or sparse array (N, N)
     embedding_ : ndarray (N, k)
-        The spectral embedding: the k leading eigenvectors of the normalised affinity as columns.
+        The spectral embedding: the k leading eigenvectors of the normalized affinity as columns.
     eigenvalues_ : ndarray (k,)
         Their eigenvalues, descending.
 
     Examples
     --------
     >>> from dcfsc import ClosedFormSubspaceClustering
-    >>> from dcfsc.datasets import synthetic
+    >>> from dcfsc.io import synthetic
     >>> data = synthetic(n_samples=200, n_clusters=3, subspace_dim=3, random_state=0)
     >>> ClosedFormSubspaceClustering(n_clusters=3, random_state=0).fit_predict(data.X).shape
     (200,)
@@ -139,14 +139,14 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
-        X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
+        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
         self.working_shape_ = compared_shape(self.sample_shape_, self.working_size)
         setting = self._setting(n_clusters, fixed_lam(self.lam))
         candidates = create(self.representation, setting)
         random_state = common_random_state(self.random_state)
-        if announced() and setting.sparse_exact and not distributed.active():
+        if announced() and setting.sparse_exact and not processes.active():
             device = resolve_device(self.device)
             announce_long_work(X.shape, n_clusters, candidates, device)
         self._representation, rows, self.stability_ = choose(candidates, self._rows(X), setting)

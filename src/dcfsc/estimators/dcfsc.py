@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
 from dcfsc import parameters as p
+from dcfsc import processes
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
@@ -54,9 +54,9 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
 
     With ``training="views"`` an encoder without a decoder learns from random views of the samples
     instead, on mini-batches. The closed form of the samples determines which changes a view may
-    have and which samples are neighbours, whose views should agree. Later the closed form of the
-    features gives better neighbours and, at the end, the clusters. Images of which the closed form
-    knows too little, as of photographs of things, are learnt from views alone, which takes longer.
+    have and which samples are neighbors, whose views should agree. Later the closed form of the
+    features gives better neighbors and, at the end, the clusters. Images of which the closed form
+    knows too little, as of photographs of things, are learned from views alone, which takes longer.
 
     Choose it for images, or for features whose clusters are curved; the same pipeline without a
     network is :class:`ClosedFormSubspaceClustering`. A step costs that of the
@@ -79,16 +79,16 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
         images, and for feature vectors a "head": a small MLP on features that are fixed.
     views : "auto" or a mapping
         Which changes views have, and how strong: ``{"geometry": 1.0, "light": 0.5}``; the names
-        and what strength 1 means are in :mod:`dcfsc.training.views`. "auto" lets the data say.
+        and what strength 1 means are in :mod:`dcfsc.views.augmentations`. "auto" lets the data say.
     losses : mapping or None
         The weights of the losses on views: "contrastive", "coding_rate", "agreement",
         "prediction", "self_expression", "clusters" and "groups"
-        (:mod:`dcfsc.training.view_losses`). None is ``{"contrastive": 1.0, "clusters": 1.0}``, and
-        for a head "self_expression" as well; where images are learnt from views alone,
+        (:mod:`dcfsc.views.losses`). None is ``{"contrastive": 1.0, "clusters": 1.0}``, and
+        for a head "self_expression" as well; where images are learned from views alone,
         ``{"prediction": 1.0}``, without a GPU ``{"contrastive": 1.0}``, and then "groups" for a
         head on the features.
     partners : int
-        With views: the number of a sample's neighbours in the closed form whose views are made to
+        With views: the number of a sample's neighbors in the closed form whose views are made to
         agree with its own; 0 for none.
     weights : None or a path
         A .safetensors file of weights to start from; None pre-trains on X.
@@ -205,7 +205,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True, least_samples=1 if distributed.active() else 2)
+        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
         fixed = fixed_lam(self.lam)

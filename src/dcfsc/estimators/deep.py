@@ -16,9 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc import distributed, networks
+from dcfsc import networks, processes
 from dcfsc import parameters as p
-from dcfsc.datasets.digest import BYTES, digest_of
+from dcfsc.io.digest import BYTES, digest_of
 from dcfsc.machine import resolve_device
 from dcfsc.training import (
     Callback,
@@ -198,9 +198,9 @@ def identity(estimator: Any, X: Any) -> str:
     given = estimator.get_params(deep=False).items()
     told = {k: repr(v) for k, v in sorted(given) if k not in passing}
     told["labels"] = str(getattr(estimator, "_bound_labels", None))
-    counts = distributed.row_counts(len(X), torch.device("cpu"))
-    own = digest_of(X, sum(counts[: distributed.rank()])).to_bytes(BYTES, "little")
-    parts = distributed.gather_rows(torch.frombuffer(bytearray(own), dtype=torch.uint8)[None])
+    counts = processes.row_counts(len(X), torch.device("cpu"))
+    own = digest_of(X, sum(counts[: processes.rank()])).to_bytes(BYTES, "little")
+    parts = processes.gather_rows(torch.frombuffer(bytearray(own), dtype=torch.uint8)[None])
     total = sum(int.from_bytes(part.numpy().tobytes(), "little") for part in parts)
     digest = hashlib.sha256(json.dumps(told).encode())
     digest.update(f"{(sum(counts), *X.shape[1:])} {X.dtype}".encode())

@@ -27,7 +27,7 @@ class Diagnostics:
         return None
 
     def spectrum(self, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
-        """The K + ``extra`` leading eigenvalues of the normalised affinity, descending."""
+        """The K + ``extra`` leading eigenvalues of the normalized affinity, descending."""
         return spectrum(self, extra)
 
     def lambda_path(self) -> np.ndarray:

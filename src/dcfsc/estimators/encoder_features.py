@@ -15,16 +15,16 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc.datasets import check_finite
-from dcfsc.datasets.feature_cache import FeatureCache, default_place
-from dcfsc.datasets.image_stream import StreamedImages
-from dcfsc.datasets.images import ImageSource, Reading, channels_first
 from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
 from dcfsc.features.encoders import Encoder
+from dcfsc.io import check_finite
+from dcfsc.io.feature_cache import FeatureCache, default_place
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.images import ImageSource, Reading, channels_first
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
-from dcfsc.stages import progress, stage
+from dcfsc.progress import progress, stage
 from dcfsc.training.progress import counting_bar
 
 from .base import DEVICE, Estimator
@@ -143,7 +143,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         check_finite(pixels, first=int(rows[0]))
         for start in range(0, len(rows), size):
             batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + size]))
-            batch = self._colour(batch.to(encoder.device))
+            batch = self._color(batch.to(encoder.device))
             features = encoder(encoder.images.cut(batch))
             if not torch.isfinite(features).all():
                 raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
@@ -152,7 +152,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
             out[rows[start : start + size]] = features.numpy()
             bar.update(len(batch))
 
-    def _colour(self, batch: Tensor) -> Tensor:
+    def _color(self, batch: Tensor) -> Tensor:
         """Images (n, 3, h, w) in 0..255."""
         if batch.dtype != torch.uint8:
             batch = (batch.to(torch.float64) * self.input_scale_).float()
@@ -170,7 +170,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         X = channels_first(images(X, "encoder features"), "X")
         if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
             raise InputError(
-                f"an encoder takes images in grey or in colour; X has {X.shape[1]} channels."
+                f"an encoder takes images in gray or in color; X has {X.shape[1]} channels."
             )
         return X
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import datasets, distributed, networks
+from dcfsc import io, networks, processes
 from dcfsc.errors import InputError, unknown_name
 
 from .validation import writeable
@@ -48,7 +48,7 @@ def initial_network(
 
 def scale_to_one(X: Any) -> float:
     """The factor that brings the largest magnitude of all processes' samples to 1."""
-    largest = -distributed.smallest_number(-largest_magnitude(X))
+    largest = -processes.smallest_number(-largest_magnitude(X))
     return 1.0 / largest if largest > 0 else 1.0
 
 
@@ -121,7 +121,7 @@ def _check_shape(spec: Any, sample_shape: tuple[int, ...]) -> None:
 
 
 def tensor_shape(sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(features,), (h, w) or (c, h, w) as the network sees it: grey images get one channel."""
+    """(features,), (h, w) or (c, h, w) as the network sees it: gray images get one channel."""
     return (1, *sample_shape) if len(sample_shape) == 2 else tuple(sample_shape)
 
 
@@ -143,7 +143,7 @@ class NetworkInputs:
 
 def as_inputs(X: Any, device: torch.device, scale: float) -> Tensor | NetworkInputs:
     """The network's input on the device at once, or by chunks if it is on disk or very large."""
-    if isinstance(X, datasets.Streamed) or 4 * X.size > LARGE_BYTES:
+    if isinstance(X, io.Streamed) or 4 * X.size > LARGE_BYTES:
         return NetworkInputs(X, device, scale)
     return network_input(X, device, scale)
 

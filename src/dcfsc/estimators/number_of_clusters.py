@@ -1,11 +1,11 @@
 """How many clusters? Candidates from the graphs that a fit would cut.
 
-A fit's graph depends on K, as lam does: tr H = K m. And a neighbourhood that is small for large
+A fit's graph depends on K, as lam does: tr H = K m. And a neighborhood that is small for large
 clusters joins small ones. So graphs are made in the representation that the fit would choose, for
-three K and with half, once and twice the neighbours, and the slopes of their eigenvalues are
+three K and with half, once and twice the neighbors, and the slopes of their eigenvalues are
 averaged: what is there shows in most graphs, what one of them makes of noise does not.
 
-The leading candidates and their neighbours K - 1 and K + 1 are looked at again, by their
+The leading candidates and their neighbors K - 1 and K + 1 are looked at again, by their
 partitions. The sum slope + separation + evenness (:mod:`dcfsc.metrics.cluster_counts`) decides
 among them.
 """
@@ -25,13 +25,14 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed, spectral
-from dcfsc.datasets import Streamed
+from dcfsc import processes, spectral
 from dcfsc.errors import InputError
+from dcfsc.io import Streamed
 from dcfsc.machine import one_a_core, resolve_device
 from dcfsc.metrics.cluster_counts import evenness, separation, slopes, unevenness
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import CALLABLE, NONE, SEED, check_call, one_of, table, whole
+from dcfsc.progress import stage
 from dcfsc.representations import Part, Representation, choose, create
 from dcfsc.representations.base import Setting
 from dcfsc.representations.stability import ASSIGN, MOST_SAMPLES, STARTS
@@ -39,7 +40,6 @@ from dcfsc.self_expression import Operator
 from dcfsc.spectral.assignment import assign
 from dcfsc.spectral.clustering import default_components
 from dcfsc.spectral.coupling import coupling, halves
-from dcfsc.stages import stage
 
 from .base import DEVICE
 from .deep import AutoencoderFeatures
@@ -64,10 +64,10 @@ TABLE = table(
     random_state=SEED,
 )
 MADE_FOR = 3  # numbers of clusters that graphs are made for, from 2 to the largest
-NEIGHBOURHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
+NEIGHBORHOODS = (1.0, 0.5, 2.0)  # times the affinity's own
 LARGEST, SAMPLES_EACH = 50, 5  # max_k unless given: at most 50, and five samples a cluster
 LEADING = 3  # a graph is for its so many candidates of largest slope
-AGAIN = 5  # candidates of largest mean slope that are looked at again, each with its neighbours
+AGAIN = 5  # candidates of largest mean slope that are looked at again, each with its neighbors
 TOLERANCE = 1e-5  # of the eigenvectors; the eigenvalues' errors are far below the slopes' floor
 
 
@@ -202,7 +202,7 @@ def suggest_k(
     Examples
     --------
     >>> from dcfsc import suggest_k
-    >>> from dcfsc.datasets import synthetic
+    >>> from dcfsc.io import synthetic
     >>> suggest_k(synthetic(240, 4, 3, 40, random_state=0).X, random_state=0).k
     4
     """
@@ -242,8 +242,8 @@ def number_for(estimator: Any, X: Any) -> int:
     """The estimator's number of clusters for X, checked; "auto" is that of :func:`suggest_k`."""
     n_clusters = estimator.n_clusters
     if not isinstance(n_clusters, str):
-        return check_n_clusters(n_clusters, distributed.total_count(X.shape[0]))
-    if distributed.active():
+        return check_n_clusters(n_clusters, processes.total_count(X.shape[0]))
+    if processes.active():
         raise InputError('n_clusters="auto" needs all samples in one process; give a number.')
     try:
         return suggest_k(X, **options_for(estimator)).k
@@ -269,7 +269,7 @@ def graph_of(affinity: Any) -> dict[str, Any]:
 class Graph:
     """A graph made for a number of clusters, with its leading eigenvectors.
 
-    ``own`` says whether its neighbourhoods have the affinity's own size, as those of a fit.
+    ``own`` says whether its neighborhoods have the affinity's own size, as those of a fit.
     """
 
     made_for: int
@@ -298,7 +298,7 @@ class Graph:
 def _graphs(
     representation: Representation, rows: Tensor, largest: int, affinity: Any, seed: int
 ) -> list[Graph]:
-    """Graphs of the rows for several numbers of clusters and sizes of neighbourhoods."""
+    """Graphs of the rows for several numbers of clusters and sizes of neighborhoods."""
     if len(rows) > MOST_SAMPLES:  # it was prepared for a sample of them
         representation.prepare(rows)
     everything = torch.arange(len(rows), device=rows.device)
@@ -310,7 +310,7 @@ def _graphs(
 
     counts = np.unique(np.geomspace(2, largest, MADE_FOR).round().astype(int)).tolist()
     operators = [(k, solved(k)) for k in counts]
-    sizes = NEIGHBOURHOODS if isinstance(affinity, affinities.TopK) else (1.0,)
+    sizes = NEIGHBORHOODS if isinstance(affinity, affinities.TopK) else (1.0,)
 
     def make(item: tuple[int, Operator, float]) -> Graph:
         k, operator, size = item

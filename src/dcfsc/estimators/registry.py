@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dcfsc.datasets.images import OF_THE_SET, Reading
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.io.images import OF_THE_SET, Reading
 
 from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering

@@ -13,10 +13,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc.datasets import check_finite, unmasked
 from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
+from dcfsc.io import check_finite, unmasked
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import FLAG, NONE, VERBOSE, table, whole
 from dcfsc.training.progress import counting_bar

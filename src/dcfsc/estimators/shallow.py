@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.machine import require_memory, resolve_device
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import one_of, table
 from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
 

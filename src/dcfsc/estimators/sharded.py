@@ -1,7 +1,7 @@
 """Estimators whose samples are divided among processes.
 
-Inside ``with dcfsc.distributed.sharded():`` every process calls ``fit`` with its own rows of X, in
-the order of the ranks. What is quadratic in the samples, the search for neighbours, is divided;
+Inside ``with dcfsc.processes.sharded():`` every process calls ``fit`` with its own rows of X, in
+the order of the ranks. What is quadratic in the samples, the search for neighbors, is divided;
 so are the products of a large graph's eigenproblem. The first process puts the graph together and
 decides; the others do what it asks for. Afterwards ``labels_``, ``leverage_`` and ``latents_`` are
 those of a process's own samples, as are ``confidence_`` and ``next_best_``, and the first one also
@@ -20,20 +20,20 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed, spectral
+from dcfsc import processes, spectral
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.self_expression import Operator
 from dcfsc.spectral import sharded as shared_spectral
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
-_LABELS, _NEIGHBOURS, _COSINES, _PRODUCTS, _FAILED = range(5)
+_LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
 _ORDERS = 5  # the orders for a second part come after those for the first
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
     """What cannot be divided is refused before the work."""
-    if not distributed.active():
+    if not processes.active():
         return
     make = affinities.get(estimator.affinity, n_clusters)
     if not isinstance(make, affinities.TopK) or make.search != "exact":
@@ -47,12 +47,12 @@ def check_choices(estimator: Any, n_clusters: int) -> None:
 
 def common_random_state(random_state: Any) -> np.random.RandomState:
     """The first process's random state on all of them."""
-    if not distributed.active():
+    if not processes.active():
         return check_random_state(random_state)
     seed = random_state
     if not isinstance(seed, int | np.integer):
         seed = check_random_state(random_state).randint(2**31 - 1)
-    return check_random_state(int(distributed.broadcast(torch.tensor(int(seed)), 0)))
+    return check_random_state(int(processes.broadcast(torch.tensor(int(seed)), 0)))
 
 
 def cluster(
@@ -72,50 +72,50 @@ def cluster(
             "DCFSC and ClosedFormSubspaceClustering."
         )
     check_choices(estimator, n_clusters)
-    counts = distributed.row_counts(operator.n, operator.device)
-    start, N = sum(counts[: distributed.rank()]), sum(counts)
+    counts = processes.row_counts(operator.n, operator.device)
+    start, N = sum(counts[: processes.rank()]), sum(counts)
     leverage = None
     if operator.leverage is not None:
-        leverage = distributed.collect_rows(operator.leverage, counts)
+        leverage = processes.collect_rows(operator.leverage, counts)
     labels = torch.empty(N, dtype=torch.int64)
     kept = min(spectral.KEPT, n_clusters)
     clusters, probabilities = torch.empty(N, kept, dtype=torch.int32), torch.empty(N, kept)
-    known = None if groups is None else distributed.gather_rows(torch.from_numpy(groups)).numpy()
-    if distributed.rank() == 0:
-        neighbours = _Neighbours(operator, leverage, counts)
+    known = None if groups is None else processes.gather_rows(torch.from_numpy(groups)).numpy()
+    if processes.rank() == 0:
+        neighbors = _Neighbors(operator, leverage, counts)
         try:
-            result = _lead(estimator, neighbours, n_clusters, random_state)
+            result = _lead(estimator, neighbors, n_clusters, random_state)
             found = (result.embedding, result.labels, n_clusters, estimator.affinity_matrix_)
             sure = (
                 spectral.memberships(*found, estimator._assign())
                 if known is None
                 else spectral.certain(known, n_clusters)
             )
-        except distributed.LostPeer:
+        except processes.LostPeer:
             raise
         except BaseException:
-            distributed.tell(_FAILED, 0)
+            processes.tell(_FAILED, 0)
             raise
         labels = torch.from_numpy(result.labels if known is None else known)
         clusters, probabilities = map(torch.from_numpy, (sure.clusters, sure.probabilities))
-        distributed.tell(_LABELS, 0)
+        processes.tell(_LABELS, 0)
     else:
         _follow(operator, counts)
     for rows in (labels, clusters, probabilities):
-        distributed.broadcast(rows, 0)
+        processes.broadcast(rows, 0)
     estimator.coefficients_ = operator
     own = slice(start, start + operator.n)
     estimator.labels_ = labels[own].numpy().copy()
     share = spectral.Memberships(clusters[own].numpy(), probabilities[own].numpy(), n_clusters)
     estimator._set_memberships(share)
     estimator.share_ = (start, N)
-    if distributed.rank() == 0:
+    if processes.rank() == 0:
         estimator.all_labels_ = labels.numpy()
         estimator._all_memberships = sure
 
 
-class _Neighbours(Operator):
-    """The first process's view of an operator: all rows' neighbours, found by all processes."""
+class _Neighbors(Operator):
+    """The first process's view of an operator: all rows' neighbors, found by all processes."""
 
     def __init__(
         self,
@@ -134,23 +134,23 @@ class _Neighbours(Operator):
         if self._part is not None:
             return (self,)
         number = range(len(self._operator.parts))
-        return tuple(_Neighbours(self._operator, self.leverage, self._counts, i) for i in number)
+        return tuple(_Neighbors(self._operator, self.leverage, self._counts, i) for i in number)
 
     def rows(self, start: int, stop: int) -> Tensor:
         raise InputError("the N x N coefficients need all samples in one process.")
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        return self._ask(_NEIGHBOURS, k)
+        return self._ask(_NEIGHBORS, k)
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         return self._ask(_COSINES, k)
 
     def _ask(self, order: int, k: int) -> tuple[Tensor, Tensor]:
         order += _ORDERS * (self._part or 0)
-        distributed.tell(order, k)
-        neighbours = _scanned(self._operator, order, k, self._counts)
-        assert neighbours is not None
-        return neighbours[0].to(self.device), neighbours[1].to(self.device)
+        processes.tell(order, k)
+        neighbors = _scanned(self._operator, order, k, self._counts)
+        assert neighbors is not None
+        return neighbors[0].to(self.device), neighbors[1].to(self.device)
 
 
 def _scanned(
@@ -159,26 +159,26 @@ def _scanned(
     number, kind = divmod(order, _ORDERS)
     part = operator.parts[number]
     values, indices = part.topk_cosine(k) if kind == _COSINES else part.topk(k)
-    all_values = distributed.collect_rows(values, counts)
-    all_indices = distributed.collect_rows(indices, counts)
+    all_values = processes.collect_rows(values, counts)
+    all_indices = processes.collect_rows(indices, counts)
     if all_values is None or all_indices is None:
         return None
     return all_values, all_indices
 
 
 def _lead(
-    estimator: Any, neighbours: _Neighbours, n_clusters: int, random_state: np.random.RandomState
+    estimator: Any, neighbors: _Neighbors, n_clusters: int, random_state: np.random.RandomState
 ) -> spectral.SpectralResult:
-    matrix = affinities.get(estimator.affinity, n_clusters)(neighbours, n_clusters)
+    matrix = affinities.get(estimator.affinity, n_clusters)(neighbors, n_clusters)
     assert issparse(matrix)
     options: dict[str, Any] = {"assign": estimator._assign(), "random_state": random_state}
-    if neighbours.n <= SMALLEST_SHARED or neighbours.device.type != "cpu":
+    if neighbors.n <= SMALLEST_SHARED or neighbors.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
-        options["device"] = spectral.place_for(matrix, neighbours.device)
-        options["assign_device"] = spectral.place_for_rows(neighbours.device)
+        options["device"] = spectral.place_for(matrix, neighbors.device)
+        options["assign_device"] = spectral.place_for_rows(neighbors.device)
         result = spectral.cluster(matrix, n_clusters, **options)
     else:
-        distributed.tell(_PRODUCTS, 0)
+        processes.tell(_PRODUCTS, 0)
         result = shared_spectral.cluster(matrix, n_clusters, **options)
     estimator.affinity_matrix_ = matrix
     estimator._set_embedding(result.embedding)
@@ -188,12 +188,12 @@ def _lead(
 def _follow(operator: Operator, counts: list[int]) -> None:
     """Do what the first process asks for until it has the labels."""
     while True:
-        order, k = distributed.hear(2)
+        order, k = processes.hear(2)
         if order == _LABELS:
             return
         if order == _FAILED:
             raise DcfscError("the first process failed while it clustered; its message says why.")
-        if order % _ORDERS in (_NEIGHBOURS, _COSINES):
+        if order % _ORDERS in (_NEIGHBORS, _COSINES):
             _scanned(operator, order, k, counts)
         else:
             shared_spectral.serve_products()
@@ -204,16 +204,16 @@ def gather(estimator: Any) -> None:
 
     To be called by all processes together, inside ``sharded()``. It needs the memory of all
     features on the first one's host. The others' estimators stay as they are. To use the model
-    while ``sharded()`` is still open, say ``with dcfsc.distributed.alone():``.
+    while ``sharded()`` is still open, say ``with dcfsc.processes.alone():``.
     """
     whole = {
-        name: distributed.collect_rows(torch.as_tensor(rows))
+        name: processes.collect_rows(torch.as_tensor(rows))
         for name, rows in vars(estimator).items()
         if name in ("latents_", "_training_features", "leverage_") and rows is not None
     }
     if "_closed_form" in vars(estimator):
         gather(estimator._closed_form)
-    if distributed.rank() != 0:
+    if processes.rank() != 0:
         return
     for name, rows in whole.items():
         assert rows is not None

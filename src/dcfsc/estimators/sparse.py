@@ -146,7 +146,7 @@ class SSCOMP(ShallowClusterer):
     2 N^2 d and N^2 k a step, memory N k and a block of rows; the affinity is sparse.
 
     The defaults are the authors' for faces. For digits from scattering features their code has
-    ``affinity="symmetric"`` and neither centres the features nor scales them to unit length:
+    ``affinity="symmetric"`` and neither centers the features nor scales them to unit length:
     ``ScatteringFeatures(center=False, unit_rows=False)`` and ``scale="none"``. Both matter; the
     error is far higher without.
 

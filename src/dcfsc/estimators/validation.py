@@ -14,15 +14,15 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from dcfsc import distributed
-from dcfsc.datasets import Streamed, check_finite, unmasked
-from dcfsc.datasets.images import channels_first, check_size
-from dcfsc.datasets.streamed import BLOCK_BYTES, require_room
-from dcfsc.datasets.working_size import working_shape
+from dcfsc import processes
 from dcfsc.errors import InputError
+from dcfsc.io import Streamed, check_finite, unmasked
+from dcfsc.io.images import channels_first, check_size
+from dcfsc.io.streamed import BLOCK_BYTES, require_room
+from dcfsc.io.working_size import working_shape
 from dcfsc.parameters import FLAG, NONE, POSITIVE, Kind, one_of, table, whole
+from dcfsc.progress import stage
 from dcfsc.representations.choice import NAME
-from dcfsc.stages import stage
 
 LAM = POSITIVE | one_of("auto")
 SUBSPACE_DIM = (POSITIVE | NONE).needs("lam", "auto")
@@ -42,7 +42,7 @@ def fixed_lam(lam: float | str) -> float | None:
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
     """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w).
 
-    Samples on disk (:class:`dcfsc.datasets.Streamed`) stay there. Images with their channels last,
+    Samples on disk (:class:`dcfsc.io.Streamed`) stay there. Images with their channels last,
     (n, h, w, 3), become (n, 3, h, w).
     """
     if isinstance(X, Streamed | np.ndarray | Tensor):
@@ -157,14 +157,14 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
         if len(number) > n_clusters:
             break
     keys = torch.frombuffer(bytearray(b"".join(number)), dtype=torch.uint8).view(-1, 32)
-    everyone = dict.fromkeys(key.tobytes() for key in distributed.gather_rows(keys).numpy())
+    everyone = dict.fromkeys(key.tobytes() for key in processes.gather_rows(keys).numpy())
     if len(everyone) > n_clusters:
         return None
     if len(everyone) < n_clusters:
         clusters = "1 cluster was" if len(everyone) == 1 else f"{len(everyone)} clusters were"
         warnings.warn(
             f"{clusters} found where {n_clusters} were asked for: the "
-            f"{int(distributed.total_number(len(X)))} samples have {len(everyone)} distinct "
+            f"{int(processes.total_number(len(X)))} samples have {len(everyone)} distinct "
             "values.",
             UserWarning,
             stacklevel=5,

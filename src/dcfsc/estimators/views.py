@@ -12,25 +12,22 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import distributed, networks, spectral
+from dcfsc import networks, processes, spectral
 from dcfsc.affinity import Joined, TopK, by_degrees
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import Kind, real, whole
 from dcfsc.representations.stability import ASSIGN
 from dcfsc.self_expression import Operator
-from dcfsc.training import (
-    Checkpoint,
+from dcfsc.training import Checkpoint, History, check_compilable, check_precision
+from dcfsc.training.progress import progress_bar
+from dcfsc.views import (
     Clustering,
-    History,
     Schedule,
     ViewOptions,
     ViewTraining,
     agreed,
-    check_compilable,
-    check_precision,
     view_features,
 )
-from dcfsc.training.progress import progress_bar
 
 from .closed_form import ClosedFormSubspaceClustering
 from .deep import NetworkEstimator
@@ -57,9 +54,9 @@ EPOCHS_ALONE, FEWEST_ALONE, STEPS_ALONE_CPU = 200, 20_000, 2400
 BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE = 128, 0.06, 4
 # Of samples whose clusters by their features and as they are differ; chosen with labels in view.
 FEW = 0.05
-# Of more samples from views alone each has more neighbours, in proportion: the nearest ones of very
+# Of more samples from views alone each has more neighbors, in proportion: the nearest ones of very
 # many are of the same part of a class. Chosen with labels in view, on CIFAR-10.
-NEIGHBOURLY = 20_000
+NEIGHBORLY = 20_000
 FROM_VIEWS = (
     "view_strengths_",
     "view_consistency_",
@@ -145,12 +142,12 @@ class ViewEstimator(NetworkEstimator):
     ) -> None:
         """Train an encoder on views, and cluster its features by the closed form."""
         device = resolve_device(self.device)
-        options = self._view_options(device, distributed.total_number(len(X)))
+        options = self._view_options(device, processes.total_number(len(X)))
         specs = view_specs_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
         self.input_scale_ = scale_to_one(X)
         inputs = as_inputs(X, device, self.input_scale_)
-        if distributed.active():
-            inputs = distributed.gather_rows(inputs[:])
+        if processes.active():
+            inputs = processes.gather_rows(inputs[:])
         training = ViewTraining(
             inputs,
             specs,
@@ -202,12 +199,12 @@ class ViewEstimator(NetworkEstimator):
     ) -> None:
         """Cluster by the closed form of the features Z of all samples, n of them this process's.
 
-        An affinity of nearest neighbours is joined with the graph of the ``samples``: by a small
+        An affinity of nearest neighbors is joined with the graph of the ``samples``: by a small
         weight or, where few of the labels differ from the samples', as its equal. Then both graphs
         are good, and their mistakes are not the same. Without such a graph, as of views alone, it
-        has more neighbours where there are many samples.
+        has more neighbors where there are many samples.
         """
-        start = sum(distributed.row_counts(n, Z.device)[: distributed.rank()])
+        start = sum(processes.row_counts(n, Z.device)[: processes.rank()])
         Z = Z[start : start + n]
         closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
         own = affinities.get(self.affinity, n_clusters)
@@ -215,7 +212,7 @@ class ViewEstimator(NetworkEstimator):
         if not isinstance(own, TopK):
             closed.fit(Z)
         elif samples is None:
-            many = distributed.total_number(n) / NEIGHBOURLY
+            many = processes.total_number(n) / NEIGHBORLY
             closed.affinity = replace(own, k=round(own.k * max(1.0, many)))
             closed.fit(Z)
         else:
@@ -224,7 +221,7 @@ class ViewEstimator(NetworkEstimator):
             if _differing(closed, samples.labels) < FEW:
                 closed.affinity = replace(joined, weight=1.0)
                 closed._cluster(Z.cpu().numpy(), closed.coefficients_, n_clusters, random_state)
-            if not distributed.active():
+            if not processes.active():
                 graphs = samples.graph, own(closed.coefficients_, n_clusters)
                 self._cuts = _cut(closed.labels_, *graphs), _cut(samples.labels, *graphs)
         closed.affinity = self.affinity
@@ -305,7 +302,7 @@ def _differing(closed: ClosedFormSubspaceClustering, others: np.ndarray | None) 
     if others is not None:
         labels = vars(closed).get("all_labels_", closed.labels_)
         share = float((agreed(labels, others) < 0).mean())
-    return distributed.total_number(share)
+    return processes.total_number(share)
 
 
 class _ClosedFormTeacher:

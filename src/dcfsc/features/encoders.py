@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from dcfsc.datasets.working_size import share_taken
 from dcfsc.errors import InputError
+from dcfsc.io.working_size import share_taken
 
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
 LARGEST_SIDE = 1024  # of what an encoder takes
@@ -32,7 +32,7 @@ class InputImages:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins; ``crop`` is the share of the rest that is taken, from the
-    centre, or more of it where the image is small. Pixels p in 0..255 become (p - mean) / std,
+    center, or more of it where the image is small. Pixels p in 0..255 become (p - mean) / std,
     channel by channel.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 
 from .principal_components import RunningCovariance, principal_components
 from .scattering_transform import Scattering
@@ -106,8 +106,8 @@ class ScatteringComponents:
 
     def project(self, coefficients: Tensor, unit_length: bool = True) -> Tensor:
         """Features (n, k) of scattering coefficients (n, D)."""
-        centred = coefficients - self.mean if self.mean.any() else coefficients
-        F = centred @ self.components.T
+        centered = coefficients - self.mean if self.mean.any() else coefficients
+        F = centered @ self.components.T
         return unit_rows(F) if unit_length else F
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Evidence for a number of clusters K: eigenvalues of a graph, and its partition into K clusters.
 
-With the eigenvalues w_1 >= w_2 >= ... of a graph's normalised affinity, mu_K = 1 - w_K are those of
+With the eigenvalues w_1 >= w_2 >= ... of a graph's normalized affinity, mu_K = 1 - w_K are those of
 its Laplacian. K clusters leave K small ones: the eigengap w_K - w_{K+1} is large.
 
 *The scale.* Without clusters the mu_K of points on a d-dimensional set grow as K^(2/d) (Weyl's

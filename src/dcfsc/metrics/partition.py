@@ -1,7 +1,7 @@
 """Scores of a partition against the true one, blind to the names of the labels.
 
 With the confusion matrix M (classes x clusters, M_ab = points of class a in cluster b) the best
-one-to-one matching of clusters to classes maximises sum_a M_{a, match(a)}: a linear assignment
+one-to-one matching of clusters to classes maximizes sum_a M_{a, match(a)}: a linear assignment
 problem, solved by the Hungarian method. Accuracy is that maximum over N.
 """
 
@@ -53,7 +53,7 @@ def _matched(y_true: ArrayLike | None, y_pred: ArrayLike) -> tuple[int, int]:
 
 
 def nmi(y_true: ArrayLike | None, y_pred: ArrayLike) -> float:
-    """Normalised mutual information 2 I(true; pred) / (H(true) + H(pred)), in [0, 1]."""
+    """Normalized mutual information 2 I(true; pred) / (H(true) + H(pred)), in [0, 1]."""
     (_, true), (_, pred) = _coded(y_true, y_pred)
     return float(normalized_mutual_info_score(true, pred, average_method="arithmetic"))
 

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from dcfsc.errors import InputError
 from dcfsc.metrics.partition import label_codes
 
-# Above this many points of one class its two eigenvalues come from Lanczos, not a factorisation.
+# Above this many points of one class its two eigenvalues come from Lanczos, not a factorization.
 DENSE_CLASS = 600
 
 

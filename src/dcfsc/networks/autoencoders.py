@@ -148,7 +148,7 @@ class _Scaled(nn.Sequential):
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             if i:
                 layers.append(_ACTIVATIONS[activation]())
-            # nn.Linear initialises itself from the global generator unless this is skipped.
+            # nn.Linear initializes itself from the global generator unless this is skipped.
             layers.append(nn.utils.skip_init(nn.Linear, inputs, outputs))
         super().__init__(*layers)
         self.before, self.after, self.inputs = before, after, sizes[0]

@@ -48,7 +48,7 @@ class Workspace(threading.local):
         return Workspace, ()
 
     def take(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """An uninitialised tensor; it is valid until ``name`` is taken again."""
+        """An uninitialized tensor; it is valid until ``name`` is taken again."""
         size, key = math.prod(shape), (name, like.dtype, like.device)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.numel() < size:

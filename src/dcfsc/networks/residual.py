@@ -125,7 +125,7 @@ class ResidualEncoder(nn.Module):
         self.sample_shape = spec.sample_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(_standardised(x)).mean(dim=(2, 3))
+        return self.layers(_standardized(x)).mean(dim=(2, 3))
 
 
 class ResidualBlock(nn.Module):
@@ -196,7 +196,7 @@ def view_spec(
     return replace(spec, channels=(*channels, 512), hidden=2048, projection=2048)
 
 
-def _standardised(x: Tensor) -> Tensor:
+def _standardized(x: Tensor) -> Tensor:
     spread, mean = torch.std_mean(x, dim=(1, 2, 3), keepdim=True)
     return (x - mean) / (spread + 1e-3)
 
@@ -210,7 +210,7 @@ def _dense(*sizes: int) -> nn.Sequential:
 
 
 def _linear(inputs: int, outputs: int, bias: bool = True) -> Any:
-    # A layer initialises itself from the global generator unless this is skipped.
+    # A layer initializes itself from the global generator unless this is skipped.
     return nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dcfsc import distributed
+from dcfsc import processes
 
 
 def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Normalise x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
+    """Normalize x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
     others = [i for i in range(x.ndim) if i != 1]
     shape = [1, -1, *[1] * (x.ndim - 2)]
     wide = x if x.dtype == torch.float64 else x.float()
-    count = distributed.total_number(x.numel() / x.shape[1])
-    mean = distributed.differentiable_total(wide.sum(others)) / count
-    centred = wide - mean.view(shape)
-    variance = distributed.differentiable_total(centred.square().sum(others)) / count
+    count = processes.total_number(x.numel() / x.shape[1])
+    mean = processes.differentiable_total(wide.sum(others)) / count
+    centered = wide - mean.view(shape)
+    variance = processes.differentiable_total(centered.square().sum(others)) / count
     with torch.no_grad():
         momentum = 0.1 if norm.momentum is None else norm.momentum
         unbiased = variance * (count / max(count - 1.0, 1.0))
@@ -25,7 +25,7 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
             running.lerp_(now, momentum)
         assert norm.num_batches_tracked is not None
         norm.num_batches_tracked.add_(1)
-    y = centred * torch.rsqrt(variance + norm.eps).view(shape)
+    y = centered * torch.rsqrt(variance + norm.eps).view(shape)
     if norm.affine:
         y = y * norm.weight.view(shape) + norm.bias.view(shape)
     return y.to(x.dtype)
@@ -33,7 +33,7 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
 
 def _divided(norm: nn.Module) -> bool:
     """Whether a batch is divided; where it is compiled, it is not, and the compiler cannot ask."""
-    return norm.training and not torch.compiler.is_compiling() and distributed.active()
+    return norm.training and not torch.compiler.is_compiling() and processes.active()
 
 
 class SharedBatchNorm1d(nn.BatchNorm1d):

@@ -1,6 +1,6 @@
 """SAME convolutions of one-channel images at stride 1, as matrix products over patches, for GPUs.
 
-The first layer of an encoder for grey images and the last of its decoder have one channel on the
+The first layer of an encoder for gray images and the last of its decoder have one channel on the
 large side. The libraries' kernels for such layers leave a GPU's matrix units idle, their weight
 gradients above all. Over the k^2 pixels of a patch the layer is one tall matrix product, forward
 and backward, and its result comes out with the channels last.

@@ -1,4 +1,4 @@
-"""Charts as SVG text: lines, points and histograms that take their colours from the page."""
+"""Charts as SVG text: lines, points and histograms that take their colors from the page."""
 
 from __future__ import annotations
 
@@ -199,11 +199,11 @@ def affinity_chart(picture: str, sizes: Sequence[int], title: str) -> str:
     for edge in edges if len(sizes) <= MOST_RULES else edges[[0, -1]]:
         body += f'<path class="rule" d="M{margin} {edge:.1f}h{side}M{edge:.1f} {margin}v{side}"/>'
     there = [k for k, size in enumerate(sizes) if size]
-    centres = [(edges[k] + edges[k + 1]) / 2 for k in there]
-    for i in spaced(centres, LABEL_HEIGHT):
-        body += _text("tick", margin - 6, f"{centres[i] + 4:.1f}", str(there[i]), "end")
-    for i in spaced(centres, 8.0 + 8.0 * len(str(len(sizes)))):
-        body += _text("tick", f"{centres[i]:.1f}", margin - 7, str(there[i]), "middle")
+    centers = [(edges[k] + edges[k + 1]) / 2 for k in there]
+    for i in spaced(centers, LABEL_HEIGHT):
+        body += _text("tick", margin - 6, f"{centers[i] + 4:.1f}", str(there[i]), "end")
+    for i in spaced(centers, 8.0 + 8.0 * len(str(len(sizes)))):
+        body += _text("tick", f"{centers[i]:.1f}", margin - 7, str(there[i]), "middle")
     extent = side + margin + 4
     return (
         f'<svg class="chart square" viewBox="0 0 {extent} {extent}" role="img" '

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.datasets.streamed import member_header
 from dcfsc.errors import InputError
+from dcfsc.io.streamed import member_header
 from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
@@ -29,8 +29,8 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "probabilities": ("f", "Nm"),
     "degrees": ("f", "N"),
     "view": ("f", "N2"),
-    "neighbours": ("i", "Nq", -1, "N"),
-    "neighbour_weights": ("f", "Nq"),
+    "neighbors": ("i", "Nq", -1, "N"),
+    "neighbor_weights": ("f", "Nq"),
     "shown": ("i", "T", 0, "N"),
     "role": ("i", "T", 0, "4"),
     "connectivity": ("i", "3"),
@@ -58,11 +58,11 @@ class Details:
     others, with their ``probabilities`` (N, m); ``parts`` (N,) the number 2 c + h for the half h, 0
     or 1, of the cluster c in which it was fitted; ``degrees`` (N,) of the affinity; ``leverage``
     (N,) or (0,); ``truth`` (N,) int true classes or (0,); ``view`` (N, 2) its place in the view;
-    ``neighbours`` (N, q) the samples of largest affinity, -1 where there are fewer, and
-    ``neighbour_weights`` (N, q) these affinities.
+    ``neighbors`` (N, q) the samples of largest affinity, -1 where there are fewer, and
+    ``neighbor_weights`` (N, q) these affinities.
 
     The graph: ``connectivity`` (3,) counts isolated samples, connected components and samples set
-    aside by the spectral step; ``eigenvalues`` (m,) of the normalised affinity, descending;
+    aside by the spectral step; ``eigenvalues`` (m,) of the normalized affinity, descending;
     ``blocks`` (b, b) mean affinities of the samples ordered by cluster; ``coupling`` (K, K) of any
     two clusters and, on the diagonal, of the two halves of each.
 
@@ -94,8 +94,8 @@ class Details:
     coupling: np.ndarray
     view_samples: np.ndarray
     view: np.ndarray
-    neighbours: np.ndarray
-    neighbour_weights: np.ndarray
+    neighbors: np.ndarray
+    neighbor_weights: np.ndarray
     shown: np.ndarray
     role: np.ndarray
     files: np.ndarray
@@ -121,7 +121,7 @@ class Details:
                 raise InputError(f"the details of a run do not fit together in {name!r}.")
             if name == "coupling":
                 sides |= {"h": 2 * len(array), "P": 2 * len(array) + 2}
-        for one, other in (("neighbours", "neighbour_weights"), ("shown", "role")):
+        for one, other in (("neighbors", "neighbor_weights"), ("shown", "role")):
             if len(getattr(self, one)) != len(getattr(self, other)):
                 raise InputError(f"the details of a run do not fit together in {one!r}.")
         for name, (_, _, *limits) in FIELDS.items():
@@ -187,7 +187,8 @@ def read_details(path: str | os.PathLike[str], run: str | None = None) -> Detail
                 )
             if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
                 raise InputError(f"{file} is of another run; fit again, with --overwrite.")
-            return Details(**{field.name: arrays[field.name] for field in fields(Details)})
+            names = {name.replace("neighbour", "neighbor"): name for name in arrays}  # as in 1.x
+            return Details(**{f.name: arrays[names[f.name]] for f in fields(Details)})
     except InputError:
         raise
     except Exception:  # the parser fails in many ways on damaged bytes

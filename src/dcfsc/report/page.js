@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { shown, view, classes, best, colours } = data;
+  const { shown, view, classes, best, colors } = data;
   const storedAt = new Map(shown.i.map((sample, at) => [sample, at]));
   const viewAt = new Map(view.i.map((sample, at) => [sample, at]));
   const root = document.documentElement;
@@ -72,7 +72,7 @@
     container.append(make("h4", {}, "Nearest by affinity"), strip);
   };
 
-  // The dialog for strips; inside the inspector a neighbour takes its place -----------------
+  // The dialog for strips; inside the inspector a neighbor takes its place -----------------
 
   const dialog = document.getElementById("sample");
   document.addEventListener("click", (event) => {
@@ -157,15 +157,15 @@
   const wrong = (at) => view.t && view.t[at] !== best[view.l[at]];
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
-  const colourOf = (at, neutral, alarm) => {
+  const colorOf = (at, neutral, alarm) => {
     if (paint.value === "confidence") return `hsl(${20 + 1.8 * view.c[at]} 60% 50%)`;
-    if (paint.value === "truth") return classColour(view.t[at]);
+    if (paint.value === "truth") return classColor(view.t[at]);
     if (paint.value === "mistakes") return wrong(at) ? alarm : neutral;
-    return colours[view.l[at]];
+    return colors[view.l[at]];
   };
-  // A class takes the colour of the cluster it is matched with, so that the two paintings agree.
+  // A class takes the color of the cluster it is matched with, so that the two paintings agree.
   const partner = new Map(best.map((c, k) => [c, k]));
-  const classColour = (c) => (partner.has(c) ? colours[partner.get(c)] : "hsl(0 0% 50%)");
+  const classColor = (c) => (partner.has(c) ? colors[partner.get(c)] : "hsl(0 0% 50%)");
 
   const draw = () => {
     const scale = window.devicePixelRatio || 1;
@@ -179,7 +179,7 @@
       for (let at = 0; at < count; at++) {
         if (pass !== null && Boolean(wrong(at)) !== pass) continue;
         pen.globalAlpha = brought.size && !brought.has(view.l[at]) ? 0.07 : 0.72;
-        pen.fillStyle = colourOf(at, neutral, alarm);
+        pen.fillStyle = colorOf(at, neutral, alarm);
         pen.beginPath();
         pen.arc(px(at), py(at), radius, 0, 7);
         pen.fill();
@@ -187,7 +187,7 @@
     }
     if (chosen >= 0) {
       pen.globalAlpha = 1;
-      pen.fillStyle = colours[view.l[chosen]];
+      pen.fillStyle = colors[view.l[chosen]];
       pen.strokeStyle = css("--ink");
       pen.lineWidth = 2;
       pen.beginPath();

@@ -22,7 +22,7 @@ STRIP_SIDE, LARGE_SIDE = 52, 176
 MOST_LABELS = 100_000  # that a page carries for the download
 SMOOTH_FROM = 20  # stored pixels from which a picture is smoothed rather than shown in squares
 # Distinct on light and on dark ground; further clusters take their hues by the golden angle.
-COLOURS = (
+COLORS = (
     *("#3b7fb6", "#d9822b", "#4f9d69", "#c8534f", "#8a6fb3"),
     *("#a07850", "#d07fae", "#6f7d88", "#a8a23a", "#38a3ad"),
 )
@@ -74,7 +74,7 @@ def render(
     present = list(range(int(record["n_clusters"])) if clusters is None else clusters)
     K = max(present) + 1
     titles = [(names or {}).get(k, str(k)) for k in range(K)]
-    colours = cluster_colours(K)
+    colors = cluster_colors(K)
     return (
         environment()
         .get_template("page.html")
@@ -84,11 +84,11 @@ def render(
             style=(HERE / "page.css").read_text(encoding="utf-8"),
             script=(HERE / "page.js").read_text(encoding="utf-8"),
             sheet=sheet,
-            colours=colours,
+            colors=colors,
             titles=titles,
             most_labels=MOST_LABELS,
             present=present,
-            data=_embedded(page_data(details, sheet, colours, titles, links)),
+            data=_embedded(page_data(details, sheet, colors, titles, links)),
             summary=sections.summary(record, details, present),
             clusters=sections.clusters(present, details),
             merges=hints.merge_hints(details, present),
@@ -116,10 +116,10 @@ def environment() -> Any:
     )
 
 
-def cluster_colours(n_clusters: int) -> list[str]:
-    """One colour a cluster, as CSS writes it."""
-    if n_clusters <= len(COLOURS):
-        return list(COLOURS[:n_clusters])
+def cluster_colors(n_clusters: int) -> list[str]:
+    """One color a cluster, as CSS writes it."""
+    if n_clusters <= len(COLORS):
+        return list(COLORS[:n_clusters])
     return [
         f"hsl({round(i * 137.508) % 360} {(52, 38, 58)[i % 3]}% {(50, 43, 57)[i // 3 % 3]}%)"
         for i in range(n_clusters)
@@ -129,14 +129,14 @@ def cluster_colours(n_clusters: int) -> list[str]:
 def page_data(
     details: Details,
     sheet: Mapping[str, Any] | None,
-    colours: list[str],
+    colors: list[str],
     titles: list[str],
     links: Sequence[str] | None,
 ) -> dict[str, Any]:
     """What the script needs: columns of short numbers, so that N does not show in the size."""
     view = details.view[details.view_samples]
     low, high = view.min(axis=0, initial=0.0), view.max(axis=0, initial=0.0)
-    # Centred in the square, in thousandths of its side.
+    # Centered in the square, in thousandths of its side.
     places = (view - (low + high) / 2) / max(float((high - low).max()), 1e-9) + 0.5
 
     def columns(samples: np.ndarray) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def page_data(
         **columns(details.shown),
         "role": details.role.tolist(),
         "rival": details.next_best[details.shown].tolist(),
-        "near": details.neighbours[details.shown].tolist(),
+        "near": details.neighbors[details.shown].tolist(),
     }
     if len(details.files):
         shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
@@ -168,7 +168,7 @@ def page_data(
         },
         "classes": details.class_names.tolist(),
         "best": details.best_class.tolist(),
-        "colours": colours,
+        "colors": colors,
         "titles": titles,
         "all": _all_labels(details),
         "columns": None if sheet is None else sheet["columns"],

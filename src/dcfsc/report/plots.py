@@ -47,7 +47,7 @@ def plot_affinity(estimator_or_matrix: Any, labels: Any = None, ax: Axes | None 
     top = float(np.percentile(positive, BRIGHTEST)) if len(positive) else 1.0
     ax = _axes(ax)
     n = A.shape[0]
-    ax.imshow(blocks, cmap="Greys", vmin=0.0, vmax=top, extent=(0, n, n, 0), interpolation="none")
+    ax.imshow(blocks, cmap="Grays", vmin=0.0, vmax=top, extent=(0, n, n, 0), interpolation="none")
     edges = np.cumsum(np.bincount(found))[:-1]
     for edge in edges if len(edges) < MOST_RULES else ():
         ax.axhline(edge, color="tab:blue", linewidth=0.6)
@@ -57,7 +57,7 @@ def plot_affinity(estimator_or_matrix: Any, labels: Any = None, ax: Axes | None 
 
 
 def plot_spectrum(estimator_or_values: Any, n_clusters: int | None = None, ax: Any = None) -> Axes:
-    """Leading eigenvalues of the normalised affinity; K clusters show as a drop after the K-th.
+    """Leading eigenvalues of the normalized affinity; K clusters show as a drop after the K-th.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def plot_spectrum(estimator_or_values: Any, n_clusters: int | None = None, ax: A
         ax.annotate(
             f"K = {asked}", (asked + 0.5, 1.0), (4, -10), ("data", "axes fraction"), "offset points"
         )
-    ax.set(xlabel="rank", ylabel="eigenvalue", title="spectrum of the normalised affinity")
+    ax.set(xlabel="rank", ylabel="eigenvalue", title="spectrum of the normalized affinity")
     return ax
 
 
@@ -123,7 +123,7 @@ def plot_history(estimator_or_history: Any, column: str = "loss", ax: Any = None
 def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
     """The spectral embedding in a plane, the clusters around a circle; as in the report.
 
-    A sample between two clusters lies between their places. Colours are ``labels``: the
+    A sample between two clusters lies between their places. Colors are ``labels``: the
     estimator's own, or known classes, which then show where the clusters differ from them.
     """
     for name in ("embedding_", "affinity_matrix_", "labels_"):

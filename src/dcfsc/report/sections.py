@@ -31,7 +31,7 @@ def summary(record: Mapping[str, Any], details: Details, present: Sequence[int])
         tiles.append(
             ("error", f"{scores['error']:.2f} %", f"best matching of clusters to classes{before}")
         )
-        tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalised mutual information"))
+        tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalized mutual information"))
         tiles.append(("ARI", f"{scores['ari']:.3f}", "Rand index adjusted for chance"))
     tiles.append(("confidence", f"{details.confidence.mean():.2f}", "mean over all samples"))
     if record.get("effective_dof_") is not None:
@@ -145,7 +145,7 @@ def spectrum(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
     else:
         words = f"The first candidate of dcfsc suggest-k was K = {first}; {asked} were asked for."
     shown = first if first is not None and first < len(details.eigenvalues) else None
-    title = f"{len(details.eigenvalues)} leading eigenvalues of the normalised affinity. {words}"
+    title = f"{len(details.eigenvalues)} leading eigenvalues of the normalized affinity. {words}"
     return {
         "chart": charts.spectrum_chart(details.eigenvalues, asked, shown, title),
         "words": words,
@@ -228,7 +228,7 @@ def graph(details: Details) -> dict[str, Any]:
     else:
         words = f"The graph falls into {pieces:,} pieces."
     if isolated:
-        words += f" {isolated:,} of {n:,} samples have no neighbour at all."
+        words += f" {isolated:,} of {n:,} samples have no neighbor at all."
     if aside:
         words += f" The spectral step set {aside:,} samples aside, too few together for a cluster."
     chart = charts.histogram(

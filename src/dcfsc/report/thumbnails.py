@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfsc.datasets.images import ImageSource, decoding
 from dcfsc.errors import InputError
+from dcfsc.io.images import ImageSource, decoding
 
 LARGEST_SIDE, SMALLEST_SIDE = 48, 8
 # Bytes of all thumbnails together. PNG does not shrink noise and base64 adds a third, so that
@@ -20,7 +20,7 @@ LARGEST_SIDE, SMALLEST_SIDE = 48, 8
 BUDGET = 5_000_000
 SHEET_COLUMNS = 64
 CHUNK_BYTES = 1 << 26
-PROBED = 8  # files looked at to know whether there is colour
+PROBED = 8  # files looked at to know whether there is color
 
 
 def images_of(X: np.ndarray) -> bool:
@@ -43,7 +43,7 @@ def thumbnail_shape(shape: tuple[int, ...], count: int) -> tuple[int, int]:
 
 
 def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """X[samples] as uint8, (T, h, w) in grey or (T, h, w, 3) in colour; (0, 0, 0) for features.
+    """X[samples] as uint8, (T, h, w) in gray or (T, h, w, 3) in color; (0, 0, 0) for features.
 
     Sides are at most ``LARGEST_SIDE`` and so small that all T fit the budget. Values that do not
     use the range of a byte are stretched from the smallest to the largest of the samples taken.
@@ -59,17 +59,17 @@ def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
 
 
 def pictures(X: np.ndarray, samples: np.ndarray, files: Sequence[str]) -> np.ndarray:
-    """`thumbnails` of the samples, from their ``files`` where these are in colour and X is not."""
-    return file_thumbnails(files) if in_colour_on_disk(X, files) else thumbnails(X, samples)
+    """`thumbnails` of the samples, from their ``files`` where these are in color and X is not."""
+    return file_thumbnails(files) if in_color_on_disk(X, files) else thumbnails(X, samples)
 
 
-def in_colour_on_disk(X: np.ndarray, files: Sequence[str]) -> bool:
-    """Whether the samples' files are in colour, and the samples X (N, ...) are not."""
-    return _channels(X.shape) == 1 and any(map(_in_colour, files[:PROBED]))
+def in_color_on_disk(X: np.ndarray, files: Sequence[str]) -> bool:
+    """Whether the samples' files are in color, and the samples X (N, ...) are not."""
+    return _channels(X.shape) == 1 and any(map(_in_color, files[:PROBED]))
 
 
 def file_thumbnails(files: Sequence[str], side: int | None = None) -> np.ndarray:
-    """Squares from the middle of image files, (T, side, side, 3) bytes; grey where unreadable.
+    """Squares from the middle of image files, (T, side, side, 3) bytes; gray where unreadable.
 
     Without ``side`` they are as large as the budget for all of them allows.
     """
@@ -91,7 +91,7 @@ def _square(file: str, side: int) -> np.ndarray:
         return np.full((side, side, 3), 128, np.uint8)
 
 
-def _in_colour(file: str) -> bool:
+def _in_color(file: str) -> bool:
     try:
         with decoding(ImageSource.file(Path(file))) as image:
             return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
@@ -135,17 +135,17 @@ def _bytes(pictures: np.ndarray) -> np.ndarray:
 
 def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
     """Pictures (T, h, w[, 3]) side by side in one PNG: (data URI, columns, rows)."""
-    count, height, width, *colour = pictures.shape
+    count, height, width, *color = pictures.shape
     columns = min(SHEET_COLUMNS, count)
     rows = math.ceil(count / columns)
-    cells = np.zeros((rows * columns, height, width, *colour), np.uint8)
+    cells = np.zeros((rows * columns, height, width, *color), np.uint8)
     cells[:count] = pictures
-    grid = cells.reshape(rows, columns, height, width, *colour).swapaxes(1, 2)
-    return _png(grid.reshape(rows * height, columns * width, *colour)), columns, rows
+    grid = cells.reshape(rows, columns, height, width, *color).swapaxes(1, 2)
+    return _png(grid.reshape(rows * height, columns * width, *color)), columns, rows
 
 
 def heat_map(values: np.ndarray, rgb: tuple[int, int, int]) -> str:
-    """Values (b, b) in 0..1 as a PNG of one colour whose opacity is the value, for any ground."""
+    """Values (b, b) in 0..1 as a PNG of one color whose opacity is the value, for any ground."""
     from PIL import Image
 
     levels = np.round(255.0 * np.clip(values, 0.0, 1.0)).astype(np.uint8)

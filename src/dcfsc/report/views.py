@@ -48,7 +48,7 @@ def plane_view(vectors: np.ndarray, labels: np.ndarray, mass: np.ndarray) -> np.
         min_W  sum_i |r_i W - y_i|^2 / size(label(i)) + eps |W|^2,
 
     and sample i lies at  sum_c b_ic a_c / sum_c b_ic  with places a_c on the unit circle, in an
-    order that makes neighbours of clusters with much affinity. A sample between two clusters lies
+    order that makes neighbors of clusters with much affinity. A sample between two clusters lies
     between their places, one without a row in the middle. Two clusters leave the second axis
     free: it shows the leading eigenvector, which grows with the degree.
     """

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from dcfsc import spectral
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.self_expression import CosineForm, Operator, squared_singular_values
 
 from .base import Part, Representation, Setting, is_image, need_unit_length_without_ridge, restored

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from dcfsc.errors import InputError
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.self_expression import (
     ClosedForm,
     Operator,
@@ -33,7 +33,7 @@ class Setting:
     ``sample_shape`` is that of a sample before it was flattened; ``lam`` and ``subspace_dim`` are
     None where they were not given; ``unit_length`` says whether rows were scaled to it;
     ``sparse_exact`` whether the affinity is a sparse graph found by the exact search; ``signs``
-    which neighbours it keeps.
+    which neighbors it keeps.
     """
 
     sample_shape: tuple[int, ...]
@@ -164,12 +164,12 @@ class Representation(ABC):
 
     @property
     def row_width(self) -> int:
-        """Features of a row that is compared, before anything is learnt: an upper bound."""
+        """Features of a row that is compared, before anything is learned: an upper bound."""
         return math.prod(self.setting.sample_shape)
 
     @property
     def scans(self) -> int:
-        """How often all pairs of samples are compared to find neighbours."""
+        """How often all pairs of samples are compared to find neighbors."""
         return 1
 
     def flops(self, n: int, N: int) -> float:

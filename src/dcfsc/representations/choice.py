@@ -8,16 +8,16 @@ from typing import Any
 
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.parameters import Kind
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 from .affine import AffineSubspaces
 from .base import Representation, Setting
 from .counts import Counts
 from .given import Given
-from .neighbour_metric import NeighbourMetric, NeighbourMetricTwice
+from .neighbor_metric import NeighborMetric, NeighborMetricTwice
 from .orbits import Mirror, Shifts, ShiftsAndMirror
 from .scattering import ScatteringMetric
 from .stability import MARGIN, common_sample, enough_samples, race
@@ -29,8 +29,8 @@ logger = logging.getLogger("dcfsc")
 REPRESENTATIONS: tuple[type[Representation], ...] = (
     ScatteringMetric,
     Given,
-    NeighbourMetric,
-    NeighbourMetricTwice,
+    NeighborMetric,
+    NeighborMetricTwice,
     Shifts,
     Mirror,
     ShiftsAndMirror,
@@ -79,7 +79,7 @@ def choose(
     if len(candidates) == 1 and not chosen.learns:
         return chosen, chosen.rows(X), scores
     sample = common_sample(X)
-    with distributed.alone():
+    with processes.alone():
         if len(candidates) > 1:
             chosen, rows, scores = _preferred(candidates, sample, setting)
         else:
@@ -88,8 +88,8 @@ def choose(
             stage("fitting the representation %s", chosen.name)
             chosen.fit(rows)
     for tensor in chosen.state()[0].values() if chosen.learns else ():
-        distributed.broadcast(tensor, 0)
-    # the very same rows where the sample is everything: what was learnt of them is known by them
+        processes.broadcast(tensor, 0)
+    # the very same rows where the sample is everything: what was learned of them is known by them
     return chosen, rows if sample is X else chosen.rows(X), scores
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import unit_rows
+from dcfsc.neighbors import unit_rows
 from dcfsc.self_expression import CosineForm, Operator
 
 from .base import Part, Representation, Setting, is_image, need_unit_length_without_ridge, restored

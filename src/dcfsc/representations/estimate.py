@@ -1,7 +1,7 @@
 """How long a fit of the closed form takes, and how much memory, before it begins.
 
 Every representation says how many operations it needs (:meth:`~.base.Representation.flops`); here
-are the scan for neighbours and the cut of the graph. All are counted in operations of a large
+are the scan for neighbors and the cut of the graph. All are counted in operations of a large
 matrix product, whose rate on this machine is measured in a few milliseconds: what runs slower, such
 as an eigenvalue problem, counts for more. Expect the order of magnitude: a factor of three.
 """
@@ -15,14 +15,14 @@ from typing import NamedTuple
 import torch
 
 from dcfsc.machine import available_cpus
-from dcfsc.stages import announce
+from dcfsc.progress import announce
 
 from .base import Representation, scan_flops
 from .stability import LEAST_PARTS, MOST_SAMPLES, SHARE, judged_rows
 
 LONG = 5.0  # seconds; nothing is said of shorter work
 SIDE = 768  # of the matrices whose product is timed
-LINK_BYTES = 1024  # of a sample's lists of neighbours and its share of the graph
+LINK_BYTES = 1024  # of a sample's lists of neighbors and its share of the graph
 WORKSPACE = 1e8  # bytes of blocks of rows and of the libraries' own
 EIGENVECTOR, KMEANS = 1e5, 800.0  # operations for a sample's entry of an embedding, and its square
 

@@ -1,15 +1,15 @@
-"""Images by their scattering coefficients, in the metric of neighbours, with mirror images.
+"""Images by their scattering coefficients, in the metric of neighbors, with mirror images.
 
 Scattering coefficients say which waves of which direction are where, coarsely: what a shift by a
 pixel changes little. Their leading directions are found from a sample, as is the metric of
-neighbours in them (:mod:`.neighbour_metric`). Each sample then has its nearest others by the plain
+neighbors in them (:mod:`.neighbor_metric`). Each sample then has its nearest others by the plain
 cosine twice, among the others as they are and among the others and their mirror images, and the
 two graphs are added: a mirror image may join what belongs together, but does not displace the
-neighbours there are.
+neighbors there are.
 
 Aligned images under changing light are better compared by their pixels, and so is what only has the
 shape of images. Stability tells these from others, but not surely. So there is a second sign: where
-neighbours differ by smooth factors, as by light, the most stable candidate is taken; where they do
+neighbors differ by smooth factors, as by light, the most stable candidate is taken; where they do
 not, scattering is. Where adjacent pixels are hardly alike, or values are negative, this is unknown.
 """
 
@@ -42,7 +42,7 @@ from .base import (
     need_unit_length_without_ridge,
     restored,
 )
-from .neighbour_metric import in_metric, metric_flops, neighbour_metric
+from .neighbor_metric import in_metric, metric_flops, neighbor_metric
 from .stability import MOST_SAMPLES, sampled_rows
 
 SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller image
@@ -95,7 +95,7 @@ class ScatteringMetric(Representation):
         return cls.obstacle(setting) is None
 
     def head_start(self, Z: Tensor) -> float | None:
-        """Zero if neighbours among the images Z (n, d) differ by light, infinite if they do not."""
+        """Zero if neighbors among the images Z (n, d) differ by light, infinite if they do not."""
         chosen = np.sort(np.random.RandomState(0).permutation(len(Z))[:LOOKED_AT])
         rows = Z[torch.from_numpy(chosen).to(Z.device)]
         if float(rows.min()) < 0:
@@ -123,7 +123,7 @@ class ScatteringMetric(Representation):
     def solve_part(self, part: Part) -> Combined:
         assert self._prepared is not None, "prepare comes first"
         F = self._prepared[1][part.index]
-        T = neighbour_metric(F[:, 0].contiguous(), self.setting.n_clusters)
+        T = neighbor_metric(F[:, 0].contiguous(), self.setting.n_clusters)
         return self.solve(both_in_metric(F, T))
 
     def fit(self, Z: Tensor) -> None:
@@ -134,7 +134,7 @@ class ScatteringMetric(Representation):
             self.prepare(Z)
         assert self._prepared is not None
         F = self._prepared[1][:, 0].contiguous()
-        self.T = neighbour_metric(F, K)
+        self.T = neighbor_metric(F, K)
         self._fitted = Z, K
 
     def coefficients(self, Z: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 A representation that fits the samples gives nearly the same partition when some of them are taken
 away. So each candidate clusters random parts of a sample of the data, four fifths of it each, in
-the metric and by the neighbours of the part. Its stability is how well these partitions agree with
+the metric and by the neighbors of the part. Its stability is how well these partitions agree with
 each other where the parts overlap, by the adjusted Rand index. (A metric kept from all samples
 would make partitions agree by what the samples left out have said.)
 
@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import distributed, metrics, spectral
+from dcfsc import metrics, processes, spectral
 from dcfsc.affinity import TopK
 from dcfsc.machine import leaves_a_core_idle, one_a_core
+from dcfsc.progress import stage
 from dcfsc.self_expression.gram import outer_gram
-from dcfsc.stages import stage
 
 from .base import Part, Representation, Setting
 
@@ -52,14 +52,14 @@ ROOM = 3  # a part has more than so many times k samples
 
 def common_sample(Z: Tensor) -> Tensor:
     """At most ``MOST_SAMPLES`` rows of all processes' Z, the same on each."""
-    N = distributed.total_count(len(Z))
+    N = processes.total_count(len(Z))
     if N <= MOST_SAMPLES:
-        return distributed.gather_rows(Z)
+        return processes.gather_rows(Z)
     chosen = sampled_rows(N)
-    counts = distributed.row_counts(len(Z), Z.device)
-    first = sum(counts[: distributed.rank()])
+    counts = processes.row_counts(len(Z), Z.device)
+    first = sum(counts[: processes.rank()])
     own = chosen[(chosen >= first) & (chosen < first + len(Z))] - first
-    return distributed.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
+    return processes.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
 
 
 def sampled_rows(n: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def sampled_rows(n: int) -> np.ndarray:
 
 
 def enough_samples(n: int, n_clusters: int) -> bool:
-    """Whether parts of n samples have room for the clusters and for every sample's neighbours."""
+    """Whether parts of n samples have room for the clusters and for every sample's neighbors."""
     return n > max(2 * n_clusters, ROOM * TOPK.k) / SHARE
 
 
@@ -84,7 +84,7 @@ def race(
     The first candidate is preferred. Another one leaves the race where it can no longer lead by the
     margin; the race ends where all others have left, or the best of those that lead is known.
     """
-    favourite, others = candidates[0], list(candidates[1:])
+    favorite, others = candidates[0], list(candidates[1:])
     judged = judged_rows(len(Z), setting.n_clusters)
     for candidate in candidates:
         stage("preparing the representation %s", candidate.name)
@@ -99,15 +99,15 @@ def race(
         shown = [part_of(among) for among in new]
         # Who is alone is taken: where a core would have nothing to do, it is fitted meanwhile.
         alone = len(candidates) == 1 and leaves_a_core_idle(len(shown), Z.device)
-        fits = [partial(favourite.fit, Z)] if alone else []
-        _compare([favourite, *others], Z, shown, setting, affinity, agreements, fits)
-        reference = agreements[favourite.name]
+        fits = [partial(favorite.fit, Z)] if alone else []
+        _compare([favorite, *others], Z, shown, setting, affinity, agreements, fits)
+        reference = agreements[favorite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
         others = [c for c in others if leads[c.name].highest > margin]
         if decided([leads[c.name] for c in others], margin):
             break
     ahead = [c for c in others if leads[c.name].mean > margin]
-    chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favourite)
+    chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favorite)
     return chosen, {name: found.mean for name, found in agreements.items()}
 
 

@@ -2,7 +2,7 @@
 
 Training pays for images by the thousand, and takes minutes if there is a GPU. Then both are done,
 and the clusters that cut less affinity are kept: on average over the graph of the samples and that
-of the features, as either graph favours its own clusters.
+of the features, as either graph favors its own clusters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import create, method_class
 from dcfsc.machine import resolve_device
@@ -51,7 +51,7 @@ class Automatic(OneProcess):
     """One process that does the closed form, or both and keeps one."""
 
     def __init__(self, request: RunRequest):
-        if distributed.launched():
+        if processes.launched():
             raise InputError("--method auto needs all samples in one process; name a method.")
         self._why = obstacle(request)
         out = life.choose_folder(request.name, request.out, request.resume)

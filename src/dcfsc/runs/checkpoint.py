@@ -9,7 +9,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from dcfsc import distributed, parameters
+from dcfsc import parameters, processes
 from dcfsc.errors import DivergenceError, InputError
 from dcfsc.files import WriteError, set_aside, write_errors
 
@@ -86,4 +86,4 @@ def resuming(command: str | None, folder: Path) -> str:
         words += f" --out {folder}"
     if "--resume" not in words:
         words += " --resume"
-    return f"torchrun ... -m {words}" if distributed.launched() else words
+    return f"torchrun ... -m {words}" if processes.launched() else words

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.image_stream import StreamedImages
 from dcfsc.errors import InputError
 from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
+from dcfsc.io import Dataset
+from dcfsc.io.image_stream import StreamedImages
 from dcfsc.representations.stability import MOST_SAMPLES as MAX_SAMPLES
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dcfsc import spectral
-from dcfsc.datasets import Dataset
 from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
+from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, pictures
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
-from dcfsc.report.thumbnails import BUDGET, LARGEST_SIDE, affordable, in_colour_on_disk
+from dcfsc.report.thumbnails import BUDGET, LARGEST_SIDE, affordable, in_color_on_disk
 from dcfsc.report.views import block_means, cluster_mass, plane_view
 
 from .classes import matched_classes
@@ -25,8 +25,8 @@ EXEMPLARS = 8  # typical ones and doubtful ones, of each cluster
 MISTAKES = 120
 VIEW_POINTS = 5_000
 FEATURES_SHOWN = 1_500
-NEIGHBOURS = 5
-NEIGHBOUR_CHUNK = 1 << 22  # affinities looked at together
+NEIGHBORS = 5
+NEIGHBOR_CHUNK = 1 << 22  # affinities looked at together
 PROFILE_FEATURES, PROFILE_ROWS = 1_000, 10_000
 
 
@@ -48,7 +48,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     values = spectrum(estimator)
     paths, names = data.paths or [], data.relative_paths or []
     files = [paths[i] for i in shown] if paths else []
-    neighbours, weights = nearest(A)
+    neighbors, weights = nearest(A)
     profile, feature_names = _profile(data, parts, 2 * K)
     return Details(
         labels=labels.astype(np.int32),
@@ -66,8 +66,8 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
         view=plane_view(embedding.vectors, labels, mass).astype(np.float32),
-        neighbours=neighbours,
-        neighbour_weights=weights,
+        neighbors=neighbors,
+        neighbor_weights=weights,
         shown=shown,
         role=role,
         files=np.array([names[i] for i in shown] if names else [], dtype=np.str_),
@@ -82,7 +82,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
 
 
 def _most_shown(data: Dataset) -> int:
-    if in_colour_on_disk(data.X, data.paths or ()):
+    if in_color_on_disk(data.X, data.paths or ()):
         return min(VIEW_POINTS, BUDGET // (3 * LARGEST_SIDE**2))
     return min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
 
@@ -162,9 +162,9 @@ def _rank_within(labels: np.ndarray, *keys: np.ndarray) -> np.ndarray:
 def nearest(A: Any) -> tuple[np.ndarray, np.ndarray]:
     """The samples of largest affinity with each one, (N, q), -1 where none, and the affinities."""
     n = A.shape[0]
-    found = np.full((n, min(NEIGHBOURS, max(1, n - 1))), -1, np.int32)
+    found = np.full((n, min(NEIGHBORS, max(1, n - 1))), -1, np.int32)
     weights = np.zeros(found.shape, np.float32)
-    step = max(1, NEIGHBOUR_CHUNK // (16 if sp.issparse(A) else n))
+    step = max(1, NEIGHBOR_CHUNK // (16 if sp.issparse(A) else n))
     for start in range(0, n, step):
         block = sp.csr_array(A[start : start + step])
         rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))

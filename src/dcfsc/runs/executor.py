@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc import distributed
-from dcfsc.datasets import Dataset, Streamed, check_finite
-from dcfsc.datasets.digest import digest_of_labels
-from dcfsc.datasets.working_size import working_shape
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion, options_for
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.validation import check_n_clusters
+from dcfsc.io import Dataset, Streamed, check_finite
+from dcfsc.io.digest import digest_of_labels
+from dcfsc.io.working_size import working_shape
 from dcfsc.journal import held
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 from . import checkpoint, life
 from .clusters import suggest_for_run
@@ -52,7 +52,7 @@ def execute(request: RunRequest, started: Started | None = None) -> Run | None:
     earlier run in the folder is as it was. ``started`` is given the record so far once the input
     has been found good.
     """
-    executor = ManyProcesses(request) if distributed.launched() else OneProcess(request)
+    executor = ManyProcesses(request) if processes.launched() else OneProcess(request)
     return executor.run(started)
 
 
@@ -65,7 +65,7 @@ def execute_each(
     ``runs/NAME-k10``; all of these are checked before the work. The runs come in the order of
     ``counts``.
     """
-    if distributed.launched():
+    if processes.launched():
         raise InputError("several numbers of clusters need all samples in one process; give one.")
     if request.method == "auto":
         raise InputError("--method auto is for one number of clusters; give one, or a method.")
@@ -222,11 +222,11 @@ class ManyProcesses(OneProcess):
     def __init__(self, request: RunRequest):
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         wait = request.timeout
-        self.timeout = distributed.TIMEOUT_SECONDS if wait is None else wait
+        self.timeout = processes.TIMEOUT_SECONDS if wait is None else wait
         self._check(request)
-        device = distributed.local_device(request.given.get("device", "auto"))
+        device = processes.local_device(request.given.get("device", "auto"))
         self.request = request.with_options(device=device)
-        self.share = distributed.shard(len(request.data), self.rank, self.size)
+        self.share = processes.shard(len(request.data), self.rank, self.size)
 
     def run(self, started: Started | None) -> Run | None:
         if self.rank == 0:
@@ -257,7 +257,7 @@ class ManyProcesses(OneProcess):
         begin, X = time.perf_counter(), job.request.data.X
         rows = Share(X, self.share) if isinstance(X, Streamed) else X[self.share]
         device = resolve_device(job.estimator.device)
-        with distributed.process_group(device, self.timeout), distributed.sharded():
+        with processes.process_group(device, self.timeout), processes.sharded():
             job.estimator.fit(rows)
             seconds = time.perf_counter() - begin
             gather(job.estimator)

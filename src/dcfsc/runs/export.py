@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.datasets.images import ImageSource, decoding, open_regular
 from dcfsc.errors import InputError, unknown_name, writable
 from dcfsc.files import write_errors
+from dcfsc.io.images import ImageSource, decoding, open_regular
 from dcfsc.journal import EXPORT, filling, held, settle
 from dcfsc.ownership import check_export, check_place, named_like
+from dcfsc.progress import stage
 from dcfsc.report import Details
-from dcfsc.stages import stage
 
 from .edits import Edits, edited_details, read_edits
 from .folder import AGAIN, Run, read_columns, read_run
@@ -305,9 +305,9 @@ def write_parquet(path: Path, samples: Samples) -> None:
 def _rows(samples: Samples, rows: range, stored: dict[int, bytes]) -> dict[str, list[Any]]:
     details, part = samples.details, slice(rows.start, rows.stop)
     assert details is not None
-    largest = max(float(details.neighbour_weights.max(initial=0.0)), 1e-30)
+    largest = max(float(details.neighbor_weights.max(initial=0.0)), 1e-30)
     near = []
-    for ids, weights in zip(details.neighbours[part], details.neighbour_weights[part], strict=True):
+    for ids, weights in zip(details.neighbors[part], details.neighbor_weights[part], strict=True):
         there = ids >= 0
         distances = (1.0 - weights[there] / largest).tolist()
         near.append({"ids": ids[there].tolist(), "distances": distances})

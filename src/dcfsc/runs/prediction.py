@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from dcfsc.datasets import Dataset, Streamed, check_finite
-from dcfsc.datasets.streamed import Derived
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
+from dcfsc.io import Dataset, Streamed, check_finite
+from dcfsc.io.streamed import Derived
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import named_like
 
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Any:
     Examples
     --------
     >>> from dcfsc import ClosedFormSubspaceClustering, load
-    >>> from dcfsc.datasets import synthetic
+    >>> from dcfsc.io import synthetic
     >>> X = synthetic(n_samples=90, n_clusters=3, random_state=0).X
     >>> model = ClosedFormSubspaceClustering(3, random_state=0).fit(X)
     >>> model.save("model.safetensors")

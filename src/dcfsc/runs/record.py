@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc import distributed, metrics
-from dcfsc.datasets import Dataset
-from dcfsc.datasets.digest import digest_of, digest_of_labels
-from dcfsc.datasets.images import FULL, Reading, check_size
+from dcfsc import metrics, processes
 from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
+from dcfsc.io import Dataset
+from dcfsc.io.digest import digest_of, digest_of_labels
+from dcfsc.io.images import FULL, Reading, check_size
 from dcfsc.machine import machine, resolve_device, versions
 
 from .folder import ALL, FORMAT
@@ -57,7 +57,7 @@ def describe_run(
         "parameters": _encoded(estimator),
         "data": describe_data(request.data),
         "versions": versions(),
-        "machine": {**machine(device), **distributed.described(device)},
+        "machine": {**machine(device), **processes.described(device)},
         "features": _describe_features(request.features, transformer),
         "suggestion": None if suggestion is None else suggestion.to_dict(CANDIDATES_KEPT),
     }
@@ -93,6 +93,7 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
+    values = {"gray" if name == "grey" else name: value for name, value in values.items()}  # of 1.x
     try:
         size = check_size(tuple(values["size"]))
         low, high = map(int, values.get("levels", FULL))

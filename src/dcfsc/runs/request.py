@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.datasets import Dataset
+from dcfsc.io import Dataset
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.datasets import Dataset
+from dcfsc.io import Dataset
 
 Columns = Mapping[str, Iterable[Any]]
 # Where a spreadsheet begins to read: at the start of a cell, and after what it may split it at.

@@ -14,8 +14,8 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from dcfsc.datasets.images import ImageSource, bombs_are_errors, decoding
 from dcfsc.errors import InputError
+from dcfsc.io.images import ImageSource, bombs_are_errors, decoding
 from dcfsc.journal import RECORD, digest
 
 from .folder import Run

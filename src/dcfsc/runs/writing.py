@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dcfsc.datasets import Dataset
 from dcfsc.estimators.persistence import name_features
+from dcfsc.io import Dataset
 from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report

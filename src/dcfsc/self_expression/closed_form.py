@@ -2,7 +2,7 @@
 
     min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0                       (paper, 4)
 
-With P = (Z Z' + lam I)^-1 the minimiser is B_ij = -P_ij / P_ii off the diagonal (Lu et al. 2012;
+With P = (Z Z' + lam I)^-1 the minimizer is B_ij = -P_ij / P_ii off the diagonal (Lu et al. 2012;
 Steck 2019). With the ridge hat matrix H = Z (Z'Z + lam I)^-1 Z' = I - lam P and the leverages
 h_i = H_ii this reads
 
@@ -21,14 +21,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 
 from .operator import Operator
 
 
 class ClosedForm(Operator):
-    """The minimiser B of problem (4) as a linear operator on N x p matrices.
+    """The minimizer B of problem (4) as a linear operator on N x p matrices.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class ClosedForm(Operator):
     @property
     def effective_dof(self) -> float:
         """tr H = sum_i s_i^2 / (s_i^2 + lam): the effective number of degrees of freedom."""
-        return distributed.total_number(float(self.leverage.sum()))
+        return processes.total_number(float(self.leverage.sum()))
 
     def apply(self, V: Tensor, rounded: bool = False) -> Tensor:
         """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient).
@@ -111,7 +111,7 @@ def check_problem(Z: Tensor, lam: float) -> None:
 class Cholesky:
     """Lower Cholesky factor L of A + lam I (A is overwritten), or a word if lam is too small.
 
-    A GPU is waited for only once before the factorisation and once in :meth:`check`, which the
+    A GPU is waited for only once before the factorization and once in :meth:`check`, which the
     caller calls when there is enough other work under way. ``least`` is the smallest lam that is
     not lost, where more than the factor's existence is asked. ``trace`` is that of A.
     """

@@ -17,7 +17,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from dcfsc.neighbours import (
+from dcfsc.neighbors import (
     among_in_order,
     largest_inner_products,
     largest_over_views,
@@ -82,7 +82,7 @@ class CosineForm(Operator):
         return largest_over_views(Z, views, k, diagonal=0, found=known)
 
     def _handed_over(self, k: int) -> tuple[Tensor, Tensor] | None:
-        """What the last scan for k neighbours found, if there was one; it is not kept."""
+        """What the last scan for k neighbors found, if there was one; it is not kept."""
         scanned, self._scanned = self._scanned, None
         return scanned[1] if scanned is not None and scanned[0] == k else None
 

@@ -81,11 +81,11 @@ def dense_self_expression(
         What the second problem asks for: the C of least norm with D = C D is the projector on the
         column space of D, at the price rank(D) / 2. So it is robust principal component analysis
         with a penalty on the rank, and not convex. The algorithm, the authors' augmented
-        Lagrangian, minimises exactly over D, over C and over E in turn while the penalty grows.
+        Lagrangian, minimizes exactly over D, over C and over E in turn while the penalty grows.
         Where it stops, C is optimal for D (that projector), and (D, E) for C, a convex problem, up
         to about 1e-6 of the value; the rank and the column space depend on the path, and no global
         minimum is promised. On faces, rho = 1.1 and ten times the iterations ended up to 4% lower
-        than the authors' rho = 3, level with alternating exact minimisation over (D, C) and E.
+        than the authors' rho = 3, level with alternating exact minimization over (D, C) and E.
         The growing penalty meets the tolerance by itself: ``converged`` says that D = C D holds,
         not that the value is least.
 

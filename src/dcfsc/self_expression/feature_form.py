@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
-from dcfsc.neighbours import largest_among, largest_inner_products, unit_rows
+from dcfsc import processes
+from dcfsc.neighbors import largest_among, largest_inner_products, unit_rows
 
 from .closed_form import Cholesky, ClosedForm
 from .gram import gram, row_chunks, squared_lengths
@@ -63,7 +63,7 @@ class RidgeFactor:
 class FeatureForm(ClosedForm):
     """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'.
 
-    Where samples are divided among processes (:func:`dcfsc.distributed.sharded`), Z holds those of
+    Where samples are divided among processes (:func:`dcfsc.processes.sharded`), Z holds those of
     this one; the two d x d sums over samples, Z'Z and Y'V, are then taken over all of them, and
     :meth:`topk` finds columns among all of them. Rows and codes stay those over its own samples.
     """
@@ -77,18 +77,18 @@ class FeatureForm(ClosedForm):
     def __init__(self, Z: Tensor, lam: float, G: Tensor | None = None):
         """G is Z'Z of all processes' rows if it is known, and is overwritten."""
         super().__init__(Z, lam)
-        G = distributed.total(gram(Z)) if G is None else G
+        G = processes.total(gram(Z)) if G is None else G
         # The GPU is waited for here, before long work, and then once more at the end of it.
         parts = 1 if splits(Z, self.dim) and needs_one_part(Z) else 2
         self.factor = RidgeFactor(G, lam, checked=False)
         self._Z, self._version = Z, _version(Z)
-        mean_square = self.factor.cholesky.trace / distributed.total_number(self.n)
+        mean_square = self.factor.cholesky.trace / processes.total_number(self.n)
         # y = L^-1 z with |L^-1| <= lam^-1/2: float32 costs eps |z| / sqrt(lam) of the unit that
         # bounds |y|. Where that is small, a GPU's matrix units may whiten; else float64 does.
         loss = torch.finfo(torch.float32).eps * (mean_square / lam) ** 0.5
         self.Y, self.complement = self._whitened(Z, loss < 1e-5 and splits(Z, self.dim), parts)
         smallest = self._checked_smallest_complement()
-        if Z.dtype != torch.float64 and distributed.smallest_number(smallest) < SMALLEST_COMPLEMENT:
+        if Z.dtype != torch.float64 and processes.smallest_number(smallest) < SMALLEST_COMPLEMENT:
             self.Y = self.factor.whiten(Z)
         self.directions, self.leverage = self.Y, 1.0 - self.complement
 
@@ -169,7 +169,7 @@ class FeatureForm(ClosedForm):
         """Y'V, (d, p), over the samples of all processes."""
         Y = self._in_parts(V.shape[1])
         product = self.Y.mT @ V if Y is None else Y.mT @ SplitMatrix(V, self._parts)
-        return distributed.total(product)
+        return processes.total(product)
 
     def _scatter(self, S: Tensor) -> Tensor:
         """Y S, (N, p)."""

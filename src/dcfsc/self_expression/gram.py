@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 
 # Float64 numbers held at a time: 32 MiB on a CPU; a GPU wants larger products.
 CHUNK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
@@ -76,9 +76,9 @@ def squared_singular_values(Z: Tensor) -> Tensor:
 
 def fewer_samples(Z: Tensor) -> bool:
     """Whether Z Z' is not larger than Z'Z, and all of it in one process."""
-    return Z.shape[0] <= Z.shape[1] and not distributed.active()
+    return Z.shape[0] <= Z.shape[1] and not processes.active()
 
 
 def smaller_gram(Z: Tensor) -> Tensor:
     """Z Z' or Z'Z of all processes' rows, whichever is smaller, in float64."""
-    return outer_gram(Z) if fewer_samples(Z) else distributed.total(gram(Z))
+    return outer_gram(Z) if fewer_samples(Z) else processes.total(gram(Z))

@@ -131,7 +131,7 @@ def kernel_sparse_self_expression_memory(
     """Peak bytes that :func:`kernel_sparse_self_expression` allocates for (n, n), besides K."""
     size, b = dtype.itemsize, min(n, block_rows or n)
     # The eigendecomposition in double precision: K, its copies, the eigenvectors, the work space.
-    factorisation = 8 * 7 * n * n
+    factorization = 8 * 7 * n * n
     step = size * (n * n + 3 * b * n + 5 * b * n) + b * n * (16 + 2 * size) // 20
     result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
-    return max(factorisation, step + result)
+    return max(factorization, step + result)

@@ -318,11 +318,11 @@ def low_rank_subspace(
 
     Notes:
         With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and sqrt(tau) A =
-        V diag(u) U', where each u minimises, for x = sqrt(tau) sigma and a = alpha / tau,
+        V diag(u) U', where each u minimizes, for x = sqrt(tau) sigma and a = alpha / tau,
 
             a/2 (x - u)^2 + phi(u),   phi(u) = u^2 / 2 if u <= 1, else 1 - 1 / (2 u^2).
 
-        phi is what the best C pays for a singular value of A. A minimiser is u = a x / (a + 1) with
+        phi is what the best C pays for a singular value of A. A minimizer is u = a x / (a + 1) with
         no part in C, or the largest root of u + 1 / (a u^3) = x; the cheaper is taken. The problem
         in (A, C) is not convex, yet this is its global minimum: given the singular values of A,
         |Z - A| is least when A shares the singular vectors of Z. For a < 3, u jumps where both cost

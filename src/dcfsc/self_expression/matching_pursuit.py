@@ -193,7 +193,7 @@ def _extend(
 
 def _argmax(scan: Tensor) -> tuple[Tensor, Tensor]:
     """Index and value of each row's maximum, the first of equals."""
-    if scan.device.type == "cpu":  # numpy's argmax is vectorised, torch's is many times slower
+    if scan.device.type == "cpu":  # numpy's argmax is vectorized, torch's is many times slower
         best = torch.from_numpy(scan.numpy().argmax(1))
     else:
         best = scan.argmax(1)

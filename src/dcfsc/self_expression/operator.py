@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import InputError
-from dcfsc.neighbours import approximately_largest_inner_products, recall
+from dcfsc.neighbors import approximately_largest_inner_products, recall
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -39,7 +39,7 @@ class Operator(ABC):
     is_linear : bool
         Whether :meth:`matmul`, :meth:`rmatmul` and :meth:`apply` are there.
     is_divisible : bool
-        Whether it works where samples are divided among processes (:mod:`dcfsc.distributed`).
+        Whether it works where samples are divided among processes (:mod:`dcfsc.processes`).
     leverage : Tensor (N,) or None
         The diagonal h of the hat matrix H in float64; None where there is no ridge.
     directions : Tensor (N, d) or None
@@ -47,7 +47,7 @@ class Operator(ABC):
     sparse : csr_array or None
         C as a sparse matrix, where it is one.
     recall : float or None
-        The share of the exact neighbours that the last :meth:`approximate_topk` found.
+        The share of the exact neighbors that the last :meth:`approximate_topk` found.
     """
 
     n: int
@@ -94,7 +94,7 @@ class Operator(ABC):
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest |H_ij| / sqrt(h_i h_j) of each row, i != j: values and indices (N, k).
 
-        The cosine of the whitened samples. It ranks neighbours by direction alone, where |C_ij|
+        The cosine of the whitened samples. It ranks neighbors by direction alone, where |C_ij|
         prefers those j that stand out, of a large leverage h_j.
         """
         raise self._lacks("no ranking by cosine")
@@ -129,7 +129,7 @@ class Operator(ABC):
             )
         values, indices = approximately_largest_inner_products(Y, k)
         self.recall = recall(Y, values)
-        logger.info("approximate neighbours: recall %.4f", self.recall)
+        logger.info("approximate neighbors: recall %.4f", self.recall)
         return self._from_directions(values), indices
 
     def _from_directions(self, products: Tensor) -> Tensor:

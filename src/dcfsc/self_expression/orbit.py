@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
-from dcfsc.neighbours import largest_over_views, unit_rows
+from dcfsc.neighbors import largest_over_views, unit_rows
 
 from .cosine import best_products
 from .feature_form import RidgeFactor
@@ -43,7 +43,7 @@ def orbit_gram(views: Sequence[View]) -> Tensor:
         add_gram(G, Z)
     if G is None:
         raise InputError("an orbit needs at least the samples themselves.")
-    return distributed.total(G)
+    return processes.total(G)
 
 
 class OrbitForm(Operator):

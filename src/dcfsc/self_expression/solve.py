@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError, unknown_name
 
 from .closed_form import ClosedForm, check_problem
@@ -29,7 +29,7 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     form : "samples" costs N^2 d + N^3 and keeps N^2 numbers; "features" costs N d^2 + d^3 and keeps
         N d; "auto" takes the cheaper one (N <= d or not). Both give the same B.
 
-    The factorisation is done in float64 whatever the precision of Z (see :mod:`.gram`); products
+    The factorization is done in float64 whatever the precision of Z (see :mod:`.gram`); products
     with the N samples are done in the precision of Z, on factors of norm at most one, unless some
     1 - h_i is so small that single precision would lose more than two digits.
     """
@@ -37,7 +37,7 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     check_form(form)
     if form == "auto":
         form = "samples" if fewer_samples(Z) else "features"
-    if form == "samples" and distributed.active():
+    if form == "samples" and processes.active():
         raise InputError("form='samples' needs all samples in one process; use 'features' here.")
     if form == "samples":
         return SampleForm(Z.detach(), lam)

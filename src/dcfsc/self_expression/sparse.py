@@ -99,7 +99,7 @@ def sparse_self_expression(
     Notes:
         Flops per step, at most: 4 N^2 d + 2 N d min(N, d) with outliers, 4 N^2 min(N, d) without;
         the sparsity of C saves most of 2 N^2 d of either. Memory: 3 b N numbers for b rows at a
-        time (see :func:`sparse_self_expression_memory`). The factorisation of a matrix of order
+        time (see :func:`sparse_self_expression_memory`). The factorization of a matrix of order
         min(N, d) is done once, in double precision. The lasso knows Z through Z Z' alone and runs
         in min(N, d) rotated coordinates; the l1 norm of E is not invariant to rotation, so the
         outlier program keeps the d original ones. Samples orthogonal to all others (zero rows, for
@@ -145,12 +145,12 @@ def sparse_self_expression_memory(
     """Peak bytes that :func:`sparse_self_expression` allocates for (n, d), besides Z itself."""
     size, r, b = dtype.itemsize, min(n, d), min(n, block_rows or n)
     # In double precision: a copy of Z, the Gram matrix, what LAPACK copies and works in.
-    factorisation = 8 * (2 * n * d + 5 * r * r)
+    factorization = 8 * (2 * n * d + 5 * r * r)
     wide = size * (n * d + r * d + 10 * b * d) if outliers else size * (n * r + 5 * b * r)
     # Three (b, n) buffers; indices and values of the non-zeros, taken as a twentieth of all.
     step = 3 * size * b * n + b * n * (16 + 2 * size) // 20
     result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
-    return max(factorisation, wide + step + result, size * min(n * n, 2 * _SCAN))
+    return max(factorization, wide + step + result, size * min(n * n, 2 * _SCAN))
 
 
 def solve_by_rows(

@@ -38,7 +38,7 @@ def assign(
 
     - "kmeans": k-means with ``n_init`` starts on the rows of the embedding scaled to length 1
       (Ng, Jordan and Weiss 2001), all at once on ``device`` (None: the CPU). Above 50,000 points
-      the starts run on a random sample of 20,000 rows, and the best centres are refined once on
+      the starts run on a random sample of 20,000 rows, and the best centers are refined once on
       all rows.
     - "filtered": the same of eigenvectors beyond the first ``n_clusters`` too, as many as the
       embedding has, each times 1 / (1 + (1 - w_j) / (1 - w_K)) with its eigenvalue w_j: what the
@@ -49,7 +49,7 @@ def assign(
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
       the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
       the best objective wins. The default 1 is the protocol behind published numbers.
-    - "cluster_qr": rotation from a pivoted QR factorisation (Damle, Minden and Ying 2019); no
+    - "cluster_qr": rotation from a pivoted QR factorization (Damle, Minden and Ying 2019); no
       randomness.
 
     ``rows`` is what k-means and cluster_qr look at: "unit" (rows of V at length 1),

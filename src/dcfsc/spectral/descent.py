@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 MAX_ITER = 300
-# A descent stops where the centres' summed squared moves fall below this share of the mean
+# A descent stops where the centers' summed squared moves fall below this share of the mean
 # variance of a coordinate: scikit-learn's rule and value.
 TOLERANCE = 1e-4
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
@@ -41,7 +41,7 @@ class Partitions:
         return Partitions(self.labels[which], self.sums[which], self.counts[which])
 
     @property
-    def centres(self) -> Tensor:
+    def centers(self) -> Tensor:
         """The means of the clusters (B, K, p), 0 where there are no members."""
         return self.sums / self.counts.clamp_min(1.0)[..., None]
 
@@ -56,33 +56,33 @@ def tolerance(V: Tensor) -> float:
     return TOLERANCE * float(V.var(0, correction=0).mean())
 
 
-def descended(V: Tensor, centres: Tensor, allowed: float) -> Partitions:
-    """Partitions of all rows of V (n, p) by descents from ``centres`` (B, K, p)."""
-    labels, _ = descend(V[None], centres, allowed)
-    return Partitions.of(V[None], labels, centres.shape[1])
+def descended(V: Tensor, centers: Tensor, allowed: float) -> Partitions:
+    """Partitions of all rows of V (n, p) by descents from ``centers`` (B, K, p)."""
+    labels, _ = descend(V[None], centers, allowed)
+    return Partitions.of(V[None], labels, centers.shape[1])
 
 
 def descend(
     V: Tensor,
-    centres: Tensor,
+    centers: Tensor,
     allowed: float,
     *,
     present: Tensor | None = None,
     max_iter: int = MAX_ITER,
 ) -> tuple[Tensor, Tensor]:
-    """Lloyd's descents from ``centres`` (B, K, p) float64, of rows of their own or the same rows.
+    """Lloyd's descents from ``centers`` (B, K, p) float64, of rows of their own or the same rows.
 
-    The rows V are (B, m, p) or (1, m, p). Returns labels (B, m) int64 and the centres that they are
-    nearest to. Where ``present`` (B, m) is False there is no row, and the label is K. A centre that
+    The rows V are (B, m, p) or (1, m, p). Returns labels (B, m) int64 and the centers that they are
+    nearest to. Where ``present`` (B, m) is False there is no row, and the label is K. A center that
     loses all its points stays.
     """
-    B = len(centres)
+    B = len(centers)
     labels = torch.empty((B, V.shape[1]), dtype=torch.int64, device=V.device)
-    centres = centres.clone()
+    centers = centers.clone()
     left = torch.arange(B, device=V.device)  # the descents that still move
-    last = centres.new_full((B,), torch.inf)  # how far they moved
+    last = centers.new_full((B,), torch.inf)  # how far they moved
     for _ in range(max_iter):
-        now = centres[left]
+        now = centers[left]
         labels[left], sums, counts = assign_and_sum(V, now, present)
         moved = torch.where(counts[..., None] > 0, sums / counts.clamp_min(1.0)[..., None], now)
         step = (moved - now).square().sum((1, 2))
@@ -93,16 +93,16 @@ def descend(
             left, moved, step = left[still], moved[still], step[still]
             V = V[still] if len(V) > 1 else V
             present = None if present is None else present[still]
-        centres[left], last = moved, step
-    return labels, centres
+        centers[left], last = moved, step
+    return labels, centers
 
 
 def assign_and_sum(
-    V: Tensor, centres: Tensor, present: Tensor | None = None
+    V: Tensor, centers: Tensor, present: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Nearest centres (B, m), and the sum (B, K, p) and number (B, K) of each centre's rows."""
-    B, K, _ = centres.shape
-    c = centres.to(V.dtype).mT
+    """Nearest centers (B, m), and the sum (B, K, p) and number (B, K) of each center's rows."""
+    B, K, _ = centers.shape
+    c = centers.to(V.dtype).mT
     # |v - c|^2 = |v|^2 - 2 v.c + |c|^2, and |v|^2 does not choose.
     offset = -0.5 * c.square().sum(1, keepdim=True)
     labels = torch.empty((B, V.shape[1]), dtype=torch.int64, device=V.device)

@@ -163,7 +163,7 @@ def read_on_device(A: Any, device: torch.device) -> Graph:
     check_range(smallest, largest)
     transposed, order = torch.sort(columns * n + rows)
     if not torch.equal(transposed, rows * n + columns):
-        return _symmetrised_on_the_host(A, device)
+        return _symmetrized_on_the_host(A, device)
     values /= largest
     mirrored = values[order]
     gap = float((values - mirrored).abs().max())
@@ -173,7 +173,7 @@ def read_on_device(A: Any, device: torch.device) -> Graph:
     return DeviceGraph(CSR.of(rows, columns, n), values, largest)
 
 
-def _symmetrised_on_the_host(A: Any, device: torch.device) -> Graph:
+def _symmetrized_on_the_host(A: Any, device: torch.device) -> Graph:
     """Entries without a mirror image are an error, or rounding that the CPU's reader averages."""
     graph = read_sparse(A, torch.device("cpu"))
     W: Any = graph.weights

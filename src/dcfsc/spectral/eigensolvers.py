@@ -1,4 +1,4 @@
-"""Eigenpairs of the normalised affinity:  S V = V diag(w),  V'V = I,  w the k largest, descending.
+"""Eigenpairs of the normalized affinity:  S V = V diag(w),  V'V = I,  w the k largest, descending.
 
 Three solvers with one signature. `eigh` factors S whole. `arpack` is the implicitly restarted
 Lanczos method, one product at a time. `block` is a block Chebyshev-Davidson method: the spectrum
@@ -47,7 +47,7 @@ SINGLE_GAIN = 1e7
 
 
 def eigh(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
-    """All of S by one dense symmetric factorisation, n^3; exact to rounding."""
+    """All of S by one dense symmetric factorization, n^3; exact to rounding."""
     if not isinstance(S, DenseAffinity) and S.n > DENSE_LIMIT:
         return None
     try:
@@ -127,7 +127,7 @@ def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigen
 
 
 def components(component: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The eigenvectors for the value 1 of S without regularisation, known without iteration.
+    """The eigenvectors for the value 1 of S without regularization, known without iteration.
 
     v_c = D^1/2 1_c / |D^1/2 1_c| for the indicator 1_c of a connected component c: as many as there
     are components, each of which owns the value 1 once. ``component`` (n,) numbers the components
@@ -179,13 +179,13 @@ def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -
     The three-term recurrence is scaled by its value at eigenvalue 1, so that no degree overflows.
     """
     a = min(max(a, -0.9), 1.0 - 1e-8)
-    half, centre = (a + 1.0) / 2.0, (a - 1.0) / 2.0
-    first = sigma = half / (1.0 - centre)
-    previous, current = X, (S.apply(X) - centre * X) * (sigma / half)
+    half, center = (a + 1.0) / 2.0, (a - 1.0) / 2.0
+    first = sigma = half / (1.0 - center)
+    previous, current = X, (S.apply(X) - center * X) * (sigma / half)
     for _ in range(degree - 1):
         following = 1.0 / (2.0 / first - sigma)
         product = S.apply(current)
-        product -= centre * current
+        product -= center * current
         product *= 2.0 * following / half
         product -= (sigma * following) * previous
         previous, current, sigma = current, product, following

@@ -1,4 +1,4 @@
-"""Spectral embedding: the leading eigenvectors of the normalised, regularised affinity."""
+"""Spectral embedding: the leading eigenvectors of the normalized, regularized affinity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("dcfsc")
 
 Seed = int | np.random.RandomState | np.random.Generator | None
 
-# tau as a share of the mean degree where "auto" regularises. With planted clusters beside weakly
+# tau as a share of the mean degree where "auto" regularizes. With planted clusters beside weakly
 # linked fragments, shares up to 0.3 let the fragments win where 1 did not. No share helps against
 # fragments as densely linked as the clusters, which is why strays are set aside first.
 AUTO_SHARE = 1.0
@@ -30,9 +30,9 @@ AUTO_SHARE = 1.0
 # there are more components than clusters some must give way, and the bound is higher.
 STRAY, STRAY_CROWDED = 10, 5
 # But where just K components are so large that no few near copies explain them (a point has at most
-# 64 neighbours in a sparse graph), these are the clusters, however unequal.
+# 64 neighbors in a sparse graph), these are the clusters, however unequal.
 POPULATION = 200
-# Up to this size one dense factorisation is at once the fastest and the most accurate.
+# Up to this size one dense factorization is at once the fastest and the most accurate.
 SMALL, SMALL_ON_GPU = 500, 2000
 # From so many eigenvectors on, blocks of them are quicker than Lanczos vectors one by one.
 MANY = 30
@@ -53,7 +53,7 @@ class Embedding:
     fewer than k points are kept, indicators of points set aside fill the missing columns);
     ``values`` (k,) descend; ``degrees`` (N,) are d, without self-loops; ``isolated`` (N,) marks
     d = 0; ``set_aside`` (N,) marks the points left out of the eigenproblem (isolated ones and,
-    under automatic regularisation, those of stray components); ``n_connected`` counts connected
+    under automatic regularization, those of stray components); ``n_connected`` counts connected
     components, each isolated point being one; ``residual`` is max_j |S v_j - w_j v_j|; ``solver``
     names the solver that gave the result; ``regularization`` is tau as a share of the mean degree
     and ``tau`` its absolute value.

@@ -1,10 +1,10 @@
 """Out of the local minima of k-means: split one cluster and join two, as long as that pays.
 
-Lloyd's descent ends where a cluster has two centres and two others share one, and from there no
-centre finds the way. Splitting a cluster of n points in parts of n_1 and n_2 whose centres are d
+Lloyd's descent ends where a cluster has two centers and two others share one, and from there no
+center finds the way. Splitting a cluster of n points in parts of n_1 and n_2 whose centers are d
 apart lowers the sum of squares by n_1 n_2 / n |d|^2, and joining two clusters raises it by the same
 expression (Ward 1963): both are known before anything is moved. So the exchanges that promise most
-are tried. A descent follows each, of the three clusters and their neighbours only, and those of all
+are tried. A descent follows each, of the three clusters and their neighbors only, and those of all
 starts run at once. What ends lower is kept, several exchanges in a round where they touch none of
 each other's clusters. When no more pays, a descent of all points follows. Three random starts
 improved so end lower than the best of forty that are not (research/docs/experiments.md).
@@ -53,7 +53,7 @@ def improve(V: Tensor, starts: Partitions, allowed: float) -> Partitions:
         active = search.round(active)
         if not active:
             break
-    return descended(V, search.found.centres, allowed)
+    return descended(V, search.found.centers, allowed)
 
 
 class Trials(NamedTuple):
@@ -82,7 +82,7 @@ class Search:
         """Try exchanges in the partitions ``active``: the numbers of those where one paid."""
         groups = Groups(self.found)
         self._halve(groups)
-        apart = squared_distances(self.found.centres)
+        apart = squared_distances(self.found.centers)
         gains = self.gains.cpu().numpy()
         losses = join_losses(apart, self.found.counts).cpu().numpy()
         chosen = [(i, *e) for i in active for e in promising(gains[i], losses[i], self._new(i))]
@@ -101,7 +101,7 @@ class Search:
         return new
 
     def _halve(self, groups: Groups) -> None:
-        """Two centres for each of the clusters that changed, and what they gain."""
+        """Two centers for each of the clusters that changed, and what they gain."""
         where, cluster = self.stale.nonzero(as_tuple=True)
         for piece in pieces(groups.counts[where, cluster], self.V):
             at = where[piece], cluster[piece]
@@ -118,17 +118,17 @@ class Search:
         for rank, k in zip((-3.0, -2.0, -1.0), touched, strict=True):
             nearest.scatter_(1, k[:, None], rank)
         clusters = nearest.argsort(dim=1, stable=True)[:, :NEAR]
-        centres = self.found.centres[where[:, None], clusters]
+        centers = self.found.centers[where[:, None], clusters]
         sums, counts = self.found.sums, self.found.counts
         together = (counts[where, first] + counts[where, second]).clamp_min(1.0)
-        centres[:, 0], centres[:, 2] = self.halves[where, split].unbind(1)
-        centres[:, 1] = (sums[where, first] + sums[where, second]) / together[:, None]
+        centers[:, 0], centers[:, 2] = self.halves[where, split].unbind(1)
+        centers[:, 1] = (sums[where, first] + sums[where, second]) / together[:, None]
         L = clusters.shape[1]
         for piece in pieces(groups.counts[where[:, None], clusters].sum(1), self.V):
             index, before = groups.rows(where[piece], clusters[piece])
             X = self.V[index]
             labels, _ = descend(
-                X, centres[piece], self.allowed, present=before < L, max_iter=TRIAL_ITERATIONS
+                X, centers[piece], self.allowed, present=before < L, max_iter=TRIAL_ITERATIONS
             )
             after = Partitions.of(X, labels, L)
             yield Trials(where[piece], clusters[piece], index, before, after)
@@ -241,10 +241,10 @@ def promising(
     return found
 
 
-def squared_distances(centres: Tensor) -> Tensor:
-    """|c_a - c_b|^2 (S, K, K) of centres (S, K, p)."""
-    squares = centres.square().sum(2)
-    return (squares[:, :, None] + squares[:, None] - 2.0 * centres @ centres.mT).clamp_min_(0.0)
+def squared_distances(centers: Tensor) -> Tensor:
+    """|c_a - c_b|^2 (S, K, K) of centers (S, K, p)."""
+    squares = centers.square().sum(2)
+    return (squares[:, :, None] + squares[:, None] - 2.0 * centers @ centers.mT).clamp_min_(0.0)
 
 
 def join_losses(apart: Tensor, counts: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ def join_losses(apart: Tensor, counts: Tensor) -> Tensor:
 def halve(X: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """2-means of C groups of rows X (C, m, p), where ``present`` (C, m), from their principal axes.
 
-    What is gained by two centres instead of one (C,), and the centres (C, 2, p); 0 and the mean
+    What is gained by two centers instead of one (C,), and the centers (C, 2, p); 0 and the mean
     where a group cannot be divided.
     """
     inside = present.to(X.dtype)

@@ -1,7 +1,7 @@
-"""The affinity as a graph: checks, degrees, connected components, the normalised operator.
+"""The affinity as a graph: checks, degrees, connected components, the normalized operator.
 
-An affinity A (N x N, non-negative, symmetric) has degrees d_i = sum_j A_ij. Its normalised,
-regularised form is
+An affinity A (N x N, non-negative, symmetric) has degrees d_i = sum_j A_ij. Its normalized,
+regularized form is
 
     S = D_t^-1/2 (A + tau/N 11') D_t^-1/2,    D_t = diag(d + tau),
 
@@ -27,7 +27,7 @@ from dcfsc.errors import InputError
 
 Affinity: TypeAlias = "np.ndarray | Tensor | sp.spmatrix | sp.sparray"
 
-# An edge of smaller normalised weight moves no eigenvalue by more than double rounding, so the
+# An edge of smaller normalized weight moves no eigenvalue by more than double rounding, so the
 # eigensolver cannot see it and it must not count as a connection either.
 ROUNDING = float(np.finfo(np.float64).eps)
 
@@ -181,7 +181,7 @@ class Graph:
         return Graph(weights, degrees, self.scale, self.device)
 
     def normalized(self, tau: float) -> NormalizedAffinity:
-        """S for the absolute regularisation ``tau`` (in the unit of the scaled weights)."""
+        """S for the absolute regularization ``tau`` (in the unit of the scaled weights)."""
         s = inverse_root(self.degrees + tau)
         if isinstance(self.weights, Tensor):
             root = torch.from_numpy(s).to(self.device)
@@ -233,7 +233,7 @@ def check_range(smallest: float, largest: float) -> None:
             f"the affinity has negative entries (smallest {smallest:.3g}); use absolute values."
         )
     if largest == 0:
-        raise InputError("the affinity is all zero off the diagonal; no point has a neighbour.")
+        raise InputError("the affinity is all zero off the diagonal; no point has a neighbor.")
 
 
 def check_symmetry(gap: float, largest: float, single: bool) -> None:

@@ -16,7 +16,7 @@ logger = logging.getLogger("dcfsc")
 # Beyond this many points the starts run on a sample of SAMPLE of them.
 LARGE = 50_000
 SAMPLE = 20_000
-RELOCATIONS = 3  # of centres without points; where rows are too few or the same, none helps
+RELOCATIONS = 3  # of centers without points; where rows are too few or the same, none helps
 # Weights of seeds are whole numbers up to this: their running sums are exact on every device.
 _FINEST = 2.0**40
 
@@ -24,37 +24,37 @@ _FINEST = 2.0**40
 def kmeans(
     V: Tensor, K: int, random: np.random.RandomState, n_init: int, exchange: bool = False
 ) -> np.ndarray:
-    """min over K centres c of sum_i min_c |v_i - c|^2 for the rows v of V (n, p): labels (n,).
+    """min over K centers c of sum_i min_c |v_i - c|^2 for the rows v of V (n, p): labels (n,).
 
     ``n_init`` starts descend together on the device of V, and the lowest sum of squares wins.
-    Beyond 50,000 points they run on a random sample of 20,000 rows, and the best centres descend
+    Beyond 50,000 points they run on a random sample of 20,000 rows, and the best centers descend
     once over all rows. Random numbers come from the CPU: the same seed gives the same starts on
     every device. With ``exchange`` every start is improved by exchanges
     (:mod:`dcfsc.spectral.exchange`). Fewer distinct rows than K give fewer clusters.
     """
     n = len(V)
-    V = centred(V)
+    V = centered(V)
     if n <= LARGE:
         return _merged(_best(V, K, random, n_init, exchange), V).cpu().numpy()
     logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, n)
     chosen = torch.from_numpy(random.choice(n, SAMPLE, replace=False)).to(V.device)
     best = _best(V[chosen], K, random, n_init, exchange)
-    return lloyd(V, best.centres[0])[0].cpu().numpy()
+    return lloyd(V, best.centers[0])[0].cpu().numpy()
 
 
-def centred(V: Tensor) -> Tensor:
+def centered(V: Tensor) -> Tensor:
     """V (n, p) less the mean of its rows, in float32."""
     mean = V.mean(0, dtype=torch.float64)
     return torch.sub(V, mean, out=torch.empty(V.shape, dtype=torch.float32, device=V.device))
 
 
-def lloyd(V: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Lloyd's descent from ``centres`` (K, p): labels (n,) int64, and the centres nearest to them.
+def lloyd(V: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """Lloyd's descent from ``centers`` (K, p): labels (n,) int64, and the centers nearest to them.
 
-    A centre that loses all its points stays where it is.
+    A center that loses all its points stays where it is.
     """
     V = V.to(torch.float32)
-    labels, found = descend(V[None], centres.to(torch.float64)[None], tolerance(V))
+    labels, found = descend(V[None], centers.to(torch.float64)[None], tolerance(V))
     return labels[0], found[0]
 
 
@@ -99,25 +99,25 @@ def seeds(V: Tensor, K: int, random: np.random.RandomState, n_init: int) -> Tens
 
 
 def _filled(V: Tensor, found: Partitions, allowed: float) -> Partitions:
-    """Empty clusters move to the rows farthest from their centres, and all descend again."""
+    """Empty clusters move to the rows farthest from their centers, and all descend again."""
     for _ in range(RELOCATIONS):
         empty = found.counts == 0
         if not bool(empty.any()):
             break
-        centres = found.centres
+        centers = found.centers
         for b in empty.any(1).nonzero()[:, 0].tolist():
             free = empty[b].nonzero()[:, 0]
-            distances = (V - centres[b, found.labels[b]]).square().sum(1)
-            centres[b, free] = V[
+            distances = (V - centers[b, found.labels[b]]).square().sum(1)
+            centers[b, free] = V[
                 distances.argsort(descending=True, stable=True)[: len(free)]
             ].double()
-        found = descended(V, centres, allowed)
+        found = descended(V, centers, allowed)
     return found
 
 
 def _merged(found: Partitions, V: Tensor) -> Tensor:
-    """Labels (n,) of a batch of one, the same for clusters whose centres are the same."""
-    centres = found.centres[0]
-    apart = torch.cdist(centres, centres, compute_mode="donot_use_mm_for_euclid_dist")
+    """Labels (n,) of a batch of one, the same for clusters whose centers are the same."""
+    centers = found.centers[0]
+    apart = torch.cdist(centers, centers, compute_mode="donot_use_mm_for_euclid_dist")
     same = apart <= 1e-9 * V.square().sum(1, dtype=torch.float64).mean().sqrt()
     return same.to(torch.uint8).argmax(1)[found.labels[0]]

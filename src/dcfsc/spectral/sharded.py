@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.spectral.assignment import assign as assign_labels
 from dcfsc.spectral.clustering import SpectralResult, default_components
 from dcfsc.spectral.eigensolvers import components, residual
@@ -44,15 +44,15 @@ class ShardedAffinity(NormalizedAffinity):
         self.n, self.device = S.n, S.device
         self._S = S
         shares = _shares(S.n)
-        distributed.tell(_ROWS, S.n, 0)
+        processes.tell(_ROWS, S.n, 0)
         for target, share in enumerate(shares[1:], 1):
             _send_rows(S.B[share], target)
         self._rows = _Rows(S.B[shares[0]])
 
     def apply(self, X: Tensor) -> Tensor:
-        distributed.tell(_MULTIPLY, X.shape[1], X.dtype == torch.float32)
-        distributed.broadcast(X.contiguous(), 0)
-        product = distributed.collect_rows(self._rows @ X, _counts(self.n))
+        processes.tell(_MULTIPLY, X.shape[1], X.dtype == torch.float32)
+        processes.broadcast(X.contiguous(), 0)
+        product = processes.collect_rows(self._rows @ X, _counts(self.n))
         assert product is not None
         if self._S.tau > 0:
             s = self._S.s.to(X.dtype)
@@ -75,7 +75,7 @@ def cluster(
         wanted = default_components(assign, n_clusters, affinity.shape[0])
         embedding = _embed(affinity, wanted, n_clusters, random)
     finally:
-        distributed.tell(_END, 0, 0)
+        processes.tell(_END, 0, 0)
     labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
     return SpectralResult(labels, embedding)
 
@@ -84,7 +84,7 @@ def serve_products() -> None:
     """Multiply for the first process until it has its eigenvectors."""
     n, rows = 0, None
     while True:
-        order, number, single = distributed.hear(3)
+        order, number, single = processes.hear(3)
         if order == _END:
             return
         if order == _ROWS:
@@ -92,8 +92,8 @@ def serve_products() -> None:
             continue
         assert rows is not None
         kind = torch.float32 if single else torch.float64
-        X = distributed.broadcast(torch.empty(n, number, dtype=kind), 0)
-        distributed.collect_rows(rows @ X, _counts(n))
+        X = processes.broadcast(torch.empty(n, number, dtype=kind), 0)
+        processes.collect_rows(rows @ X, _counts(n))
 
 
 class _Rows:
@@ -108,7 +108,7 @@ class _Rows:
 
 
 def _shares(n: int) -> list[slice]:
-    return [distributed.shard(n, r, distributed.size()) for r in range(distributed.size())]
+    return [processes.shard(n, r, processes.size()) for r in range(processes.size())]
 
 
 def _counts(n: int) -> list[int]:
@@ -153,20 +153,20 @@ def _embed(
 
 
 def _send_rows(B: sp.csr_array, target: int) -> None:
-    distributed.send(torch.tensor([B.shape[0], B.nnz]), target)
-    distributed.send(torch.from_numpy(B.indptr.astype(np.int64)), target)
+    processes.send(torch.tensor([B.shape[0], B.nnz]), target)
+    processes.send(torch.from_numpy(B.indptr.astype(np.int64)), target)
     if B.nnz:
-        distributed.send(torch.from_numpy(B.indices.astype(np.int64)), target)
-        distributed.send(torch.from_numpy(B.data), target)
+        processes.send(torch.from_numpy(B.indices.astype(np.int64)), target)
+        processes.send(torch.from_numpy(B.data), target)
 
 
 def _receive_rows(n: int) -> sp.csr_array:
-    count, nnz = distributed.receive(torch.zeros(2, dtype=torch.int64), 0).tolist()
-    pointers = distributed.receive(torch.zeros(count + 1, dtype=torch.int64), 0)
+    count, nnz = processes.receive(torch.zeros(2, dtype=torch.int64), 0).tolist()
+    pointers = processes.receive(torch.zeros(count + 1, dtype=torch.int64), 0)
     columns, values = torch.zeros(nnz, dtype=torch.int64), torch.zeros(nnz, dtype=torch.float64)
     if nnz:
-        distributed.receive(columns, 0)
-        distributed.receive(values, 0)
+        processes.receive(columns, 0)
+        processes.receive(values, 0)
     kind = np.int32 if max(n, nnz) < 2**31 - 1 else np.int64
     place = columns.numpy().astype(kind), pointers.numpy().astype(kind)
     return sp.csr_array((values.numpy(), *place), shape=(count, n))

@@ -11,17 +11,12 @@ from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import forward, pretrain, train
 from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
 from .precision import check_compilable, check_precision
-from .view_lessons import agreed
-from .view_loop import Schedule, train_views, view_features
-from .view_model import Clustering, Teacher, ViewModel, ViewOptions, ViewTraining
-from .views import Views
 
 __all__ = [
     "Absolute",
     "Callback",
     "Checkpoint",
     "ChunkedStep",
-    "Clustering",
     "DSCLoss",
     "History",
     "Inputs",
@@ -29,15 +24,8 @@ __all__ = [
     "LossTerm",
     "Pass",
     "Plateau",
-    "Schedule",
     "SelfExpressionTerm",
     "ShareOfEnergy",
-    "Teacher",
-    "ViewModel",
-    "ViewOptions",
-    "ViewTraining",
-    "Views",
-    "agreed",
     "calibrate_batch_norm",
     "check_compilable",
     "check_precision",
@@ -48,6 +36,4 @@ __all__ = [
     "reconstruction_error",
     "train",
     "train_dsc",
-    "train_views",
-    "view_features",
 ]

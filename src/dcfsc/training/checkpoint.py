@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.files import atomic_path
 
@@ -31,7 +31,7 @@ EVERY_SECONDS = 30.0
 
 
 class Checkpoint:
-    """Weights, optimiser, random generator and history after a step, in one safetensors file.
+    """Weights, optimizer, random generator and history after a step, in one safetensors file.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class Checkpoint:
         self._last: int | None = None  # step that the file is of
         self._failing = False
         content = None
-        if distributed.rank() == 0 and self.path.exists():
+        if processes.rank() == 0 and self.path.exists():
             with suppress(OSError):  # what cannot be read is as damaged as an empty file
                 content = self.path.read_bytes()
             content = content or b""
-        content = distributed.broadcast_bytes(content)
+        content = processes.broadcast_bytes(content)
         if content is not None:
             self._read(content)
 
@@ -113,10 +113,10 @@ class Checkpoint:
         plateau: Plateau | None = None,
     ) -> None:
         """Save if it is time; stop here if the person or the system asked for it meanwhile."""
-        if distributed.active():
-            self._interrupted = distributed.total_number(self._interrupted) > 0
+        if processes.active():
+            self._interrupted = processes.total_number(self._interrupted) > 0
         due = time.monotonic() - self._written >= self.every or self._interrupted
-        if due and distributed.rank() == 0:
+        if due and processes.rank() == 0:
             tensors = {f"network.{k}": v for k, v in network.state_dict().items()}
             for i, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
@@ -167,7 +167,7 @@ class Checkpoint:
 
         def ask(number: int, frame: FrameType | None) -> None:
             # A launcher may repeat itself; only a person who does so is impatient.
-            if self._interrupted and not distributed.active():
+            if self._interrupted and not processes.active():
                 raise KeyboardInterrupt
             self._interrupted = True
 
@@ -187,7 +187,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """The run is whole: what was kept for a restart goes."""
-        if distributed.rank() == 0:
+        if processes.rank() == 0:
             self.path.unlink(missing_ok=True)
 
     def _part(self, prefix: str) -> dict[str, Tensor]:

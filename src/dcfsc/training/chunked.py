@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.self_expression import solve
 
 from .lam import LamRule, ridge_of
@@ -83,7 +83,7 @@ class ChunkedStep:
 
     def __call__(self, lam: LamRule) -> Figures:
         Z = self.encode()
-        operator = solve(Z, lam(Z), form="features" if distributed.active() else "auto")
+        operator = solve(Z, lam(Z), form="features" if processes.active() else "auto")
         E = operator.matmul(Z)
         parts, direct = self._decode(Z, E)  # E now holds dLoss/dE
         A = operator.rmatmul(E)
@@ -129,7 +129,7 @@ class ChunkedStep:
                     direct[rows] = 0.0 if z.grad is None else z.grad
                 values += torch.stack([p.detach().to(torch.float64) for p in parts])
         names = ["reconstruction", *(term.name for term in self.terms)]
-        return dict(zip(names, distributed.total(values).tolist(), strict=True)), direct
+        return dict(zip(names, processes.total(values).tolist(), strict=True)), direct
 
     def _encoder_gradient(self, A: Tensor) -> None:
         """Back-propagate A (N, d) through the encoder, under the statistics of :meth:`encode`."""

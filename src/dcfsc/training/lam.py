@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.self_expression import choose_lam
 
 
@@ -49,7 +49,7 @@ class ShareOfEnergy:
 def energy(Z: Tensor) -> float:
     """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
     own = sum(float(part.double().square().sum()) for part in Z.detach().split(1 << 16))
-    return max(distributed.total_number(own), 1e-300)
+    return max(processes.total_number(own), 1e-300)
 
 
 def ridge_of(lam: float, effective_dof: float) -> dict[str, float]:

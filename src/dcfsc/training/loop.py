@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import DivergenceError
 from dcfsc.self_expression import ClosedForm, solve
 
@@ -60,7 +60,7 @@ def pretrain(
     history: History,
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Minimise |X - Dec(Enc(X))|^2 over shuffled mini-batches; no self-expression.
+    """Minimize |X - Dec(Enc(X))|^2 over shuffled mini-batches; no self-expression.
 
     The loss of a row in the history is the epoch's sum over the samples. Where samples are divided
     among processes, a mini-batch is drawn from all of them.
@@ -81,7 +81,7 @@ def pretrain(
                 optimizer.zero_grad(set_to_none=True)
                 loss += reconstruction_gradient(network, X[batch])
                 optimizer.step()
-            loss = distributed.total_number(loss)
+            loss = processes.total_number(loss)
             check_finite(loss, "pre-training", epoch, learning_rate)
             seconds = time.perf_counter() - start
             history.record(phase="pretrain", step=epoch, loss=loss, seconds=seconds)
@@ -95,8 +95,8 @@ class _Batches:
     """Mini-batches of all processes' samples; each process sees its own part of them."""
 
     def __init__(self, n: int, batch_size: int, device: torch.device):
-        counts = distributed.row_counts(n, device)
-        self._first = sum(counts[: distributed.rank()])
+        counts = processes.row_counts(n, device)
+        self._first = sum(counts[: processes.rank()])
         self._n, self._total, self._device = n, sum(counts), device
         # Batches of nearly equal size: a last batch of one sample would break batch norm.
         self._count = max(1, round(self._total / batch_size))
@@ -105,7 +105,7 @@ class _Batches:
         order = torch.randperm(self._total, generator=generator, device=generator.device)
         for batch in order.to(self._device).tensor_split(self._count):
             own = batch - self._first
-            yield own[(own >= 0) & (own < self._n)] if distributed.active() else own
+            yield own[(own >= 0) & (own < self._n)] if processes.active() else own
 
 
 def reconstruction_gradient(network: nn.Module, X: Tensor) -> float:
@@ -117,7 +117,7 @@ def reconstruction_gradient(network: nn.Module, X: Tensor) -> float:
     def objective(x: Tensor) -> Tensor:
         return reconstruction_error(forward(network, x, None)[0])
 
-    if not distributed.active():
+    if not processes.active():
         loss = objective(X)
         loss.backward()
         return float(loss.detach())
@@ -166,7 +166,7 @@ def train(
     if checkpoint is not None:
         done = checkpoint.resume("train", network, optimizer, history, plateau=stalled)
     gradient: _WholeBatch | ChunkedStep
-    if batch_size is None and not distributed.active():
+    if batch_size is None and not processes.active():
         gradient = _WholeBatch(network, X, terms, precision, compiled)
     else:
         gradient = ChunkedStep(network, X, batch_size, terms, precision)

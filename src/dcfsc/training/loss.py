@@ -1,4 +1,4 @@
-"""What training minimises: the paper's equation 1, and any term added to it."""
+"""What training minimizes: the paper's equation 1, and any term added to it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from dcfsc import distributed
+from dcfsc import processes
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 Chunk = TypeVar("Chunk")
@@ -86,7 +86,7 @@ class _Layer:
     def measured(self) -> None:
         """Turn the sums into statistics, and note them as running ones as PyTorch does."""
         assert self.sums is not None
-        sums, self.sums = distributed.total(self.sums), None
+        sums, self.sums = processes.total(self.sums), None
         self.count = float(sums[-1])
         first, second = (sums[:-1] / sums[-1]).view(2, -1)
         variance = (second - first.square()).clamp_min(0.0)
@@ -179,7 +179,7 @@ class ExactNorms:
                 value = self.with_statistics(objective(chunk))
                 sums += torch.stack(torch.autograd.grad(value, leaves))
             layer.statistics = mean.detach(), variance.detach()
-            first, second = distributed.total(sums).to(mean.dtype)
+            first, second = processes.total(sums).to(mean.dtype)
             layer.adjoint = first, second
 
     def with_statistics(self, value: Tensor) -> Tensor:
@@ -195,10 +195,10 @@ def sum_gradients(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    if not distributed.active():
+    if not processes.active():
         return
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
-    flat = distributed.total(torch.cat([g.flatten() for g in gradients]))
+    flat = processes.total(torch.cat([g.flatten() for g in gradients]))
     for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(summed.view_as(gradient))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dcfsc import distributed
+from dcfsc import processes
 from dcfsc.errors import InputError, unknown_name
 
 Precision = Literal["float32", "bfloat16"]
@@ -28,7 +28,7 @@ def check_precision(precision: str, device: torch.device) -> None:
 def check_compilable(device: torch.device, batch_size: int | None) -> None:
     if device.type != "cuda":
         raise InputError(f"compile=True is for CUDA devices; this is {device.type}.")
-    if batch_size is not None or distributed.active():
+    if batch_size is not None or processes.active():
         raise InputError("compile=True needs all samples at once; leave batch_size at None.")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dcfsc.stages import stage
+from dcfsc.progress import stage
 
 from .history import Callback
 

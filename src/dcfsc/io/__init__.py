@@ -1,0 +1,12 @@
+"""Datasets from files and folders, and generated unions of subspaces.
+
+Whatever reads a file of samples lives here, and returns arrays.
+"""
+
+from dcfsc.io.dataset import Dataset
+from dcfsc.io.finite import check_finite, unmasked
+from dcfsc.io.loading import load
+from dcfsc.io.streamed import Streamed
+from dcfsc.io.subspaces import synthetic
+
+__all__ = ["Dataset", "Streamed", "check_finite", "load", "synthetic", "unmasked"]

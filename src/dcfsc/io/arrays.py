@@ -1,0 +1,195 @@
+"""Array files: .npy (memory-mapped), .npz and .mat; never unpickled. Large ones are streamed."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfsc.errors import InputError
+from dcfsc.io import streamed
+from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_bomb
+from dcfsc.io.mat5 import is_mat5, read_mat5
+
+FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
+LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
+NO_LABELS = "none"
+LABEL_BYTES = 1 << 30
+DENSE_BYTES = 4 << 30  # a sparse matrix that would need more is not made dense
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an .npy file, memory-mapped: it is read when it is used."""
+    _check_magic(path, b"\x93NUMPY", ".npy")
+    with damage_in_one_line(path):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _check_magic(path: Path, magic: bytes, suffix: str) -> None:
+    """A file of another kind is named as such before numpy takes it for a pickle."""
+    with path.open("rb") as file:
+        head = file.read(len(magic))
+    if head != magic:
+        kind = {b"\x93N": "an .npy file", b"PK": "an .npz archive"}.get(head[:2])
+        remedy = f"it is {kind}, rename it" if kind else "it is damaged or of another kind"
+        raise InputError(f"cannot read {path} as {suffix}: {remedy}.")
+
+
+def load_npy(path: Path) -> Dataset:
+    mapped = read_npy(path)
+    if mapped.nbytes > streamed.STREAM_BYTES:
+        return Dataset(path.stem, numeric(streamed.stream_npy(path), str(path)))
+    return Dataset(path.stem, numeric(mapped, str(path)))
+
+
+def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
+    """Samples and labels of an .npz archive; the keys are guessed where they are not given."""
+    _check_magic(path, b"PK\x03\x04", ".npz")
+    with damage_in_one_line(path), np.load(path, allow_pickle=False) as archive:
+        headers = _npz_headers(path)
+        shapes = {name: header.shape for name, header in headers.items()}
+        feature_key, label_key = choose_keys(shapes, path, labels, key)
+        header = headers[feature_key]
+        # the type first: nothing is made of objects, however large they claim to be
+        if header.nbytes > streamed.STREAM_BYTES and not header.dtype.hasobject:
+            X: Any = streamed.stream_npz_member(path, feature_key)
+        else:
+            X = archive[feature_key]
+        values = None
+        if label_key is not None:
+            _check_label_size(headers[label_key], f"{path}[{label_key}]")
+            values = archive[label_key]
+    y, names = (None, None) if values is None else encode_labels(values, path)
+    return Dataset(path.stem, numeric(X, f"{path}[{feature_key}]"), y, label_names=names)
+
+
+def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
+    """The members' headers alone, so that unused arrays are never decompressed."""
+    headers = {}
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if info.filename.endswith(".npy"):
+                refuse_bomb(f"{path}[{info.filename}]", info.compress_size, info.file_size)
+                headers[info.filename.removesuffix(".npy")] = streamed.member_header(archive, info)
+    return headers
+
+
+def _check_label_size(header: streamed.NpyHeader, source: str) -> None:
+    """Labels are read whole, and a hundred million of them take less."""
+    if header.nbytes > LABEL_BYTES:
+        raise InputError(
+            f"{source} takes {header.nbytes / 2**30:.1f} GiB, too much for labels; name the array "
+            "of the labels, or 'none'."
+        )
+
+
+def read_mat(path: Path) -> dict[str, np.ndarray]:
+    """The numeric arrays of a MATLAB file up to version 7."""
+    arrays = {}
+    with damage_in_one_line(path):
+        for name, value in read_mat5(path) if is_mat5(path) else _version_4(path):
+            if not isinstance(value, np.ndarray):
+                value = _dense(value, f"{path}[{name}]")
+            if value.dtype.kind in "biuf" and value.size > 1:
+                arrays[name] = value
+    return arrays
+
+
+def _version_4(path: Path) -> Iterator[tuple[str, Any]]:
+    """The matrices of a file as MATLAB wrote them until 1996, and as Octave may still."""
+    import scipy.io
+
+    with path.open("rb") as file:
+        if 0 not in file.read(4):  # the type of a matrix, a small number
+            raise ValueError("it is not a MATLAB file, or damaged at the start")
+    with warnings.catch_warnings():
+        # about which sparse class comes back: either is made dense
+        warnings.filterwarnings("ignore", message=".*spmatrix")
+        content = scipy.io.loadmat(path)
+    yield from ((name, value) for name, value in content.items() if hasattr(value, "dtype"))
+
+
+def load_mat(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
+    """Samples and labels of a .mat file; the keys are guessed where they are not given.
+
+    Matrices with samples in columns (d x n), as the field's MATLAB code has them, are recognized
+    by the number of labels and transposed.
+    """
+    arrays = read_mat(path)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    feature_key, label_key = choose_keys(shapes, path, labels, key)
+    X = numeric(arrays[feature_key], f"{path}[{feature_key}]")
+    y, names = (None, None) if label_key is None else encode_labels(arrays[label_key], path)
+    notes = ""
+    if y is not None and X.ndim == 2 and len(X) != len(y) == X.shape[1]:
+        X = np.ascontiguousarray(X.T)
+        notes = f"{feature_key} holds samples in columns and was transposed"
+    return Dataset(path.stem, X, y, label_names=names, notes=notes)
+
+
+def choose_keys(
+    shapes: Mapping[str, tuple[int, ...]], path: Path, labels: str | None, key: str | None
+) -> tuple[str, str | None]:
+    """Which array holds the samples and which the labels, if any."""
+    listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "no arrays"
+    for asked in (key, labels):
+        if asked is not None and asked not in shapes and asked != NO_LABELS:
+            raise InputError(f"{path} has no array {asked!r}; it holds {listing}.")
+    label_key = labels if labels in shapes else None
+    samples = [
+        name
+        for name, shape in shapes.items()
+        if name != label_key and len(shape) >= 2 and max(shape) != np.prod(shape)
+    ]
+    if key is None:
+        known = [name for name in FEATURE_KEYS if name in samples]
+        # a label's name on a matrix is no label: 'Y' or 'target' may well hold the samples
+        others = [name for name in samples if name not in LABEL_KEYS]
+        if len(known) == 1 or (known and known[0] == "X"):
+            key = known[0]
+        elif not known and len(others) == 1:
+            key = others[0]
+        else:
+            raise InputError(
+                f"{path} holds {listing}: it is not clear which array has the samples; "
+                "name it with key='NAME'."
+            )
+    if labels is None:
+        vectors = [n for n, s in shapes.items() if len(s) > 0 and max(s) == np.prod(s) > 1]
+        guesses = (*LABEL_KEYS, "Y") if key != "Y" else LABEL_KEYS
+        found = [n for n in guesses if n in vectors and n != key]
+        if len(found) > 1:
+            raise InputError(
+                f"{path} holds {listing}: it is not clear whether {' or '.join(found)} has the "
+                "labels; name it with labels='NAME' (--labels NAME)."
+            )
+        label_key = found[0] if found else None
+    return key, label_key
+
+
+def numeric(X: Any, source: str) -> Any:
+    """X if its entries are real numbers (booleans become uint8), else the error that says so."""
+    if X.dtype.kind == "b":
+        return X.astype(np.uint8)
+    if X.dtype.kind not in "iuf":
+        kind = {"c": "complex numbers", "U": "text", "S": "text", "O": "Python objects"}
+        raise InputError(
+            f"{source} holds {kind.get(X.dtype.kind, X.dtype)}, not real numbers; save a numeric "
+            "array."
+        )
+    return X
+
+
+def _dense(matrix: Any, source: str) -> np.ndarray:
+    need = int(np.prod(matrix.shape)) * matrix.dtype.itemsize
+    if need > DENSE_BYTES:
+        raise InputError(
+            f"{source} is sparse and would need {need / 2**30:.1f} GiB when dense; reduce its "
+            "dimension first."
+        )
+    matrix.tocsc().check_format(full_check=True)
+    return matrix.toarray()

@@ -1,0 +1,56 @@
+"""The size at which images are compared by their pixels, chosen without labels.
+
+Images of at most ``MOST_VALUES`` values are taken as they are. Larger ones are reduced to at most
+``WORKING_PIXELS`` pixels, which is 32 x 32 for a square, in color as in gray. That is the size of
+the images on which the defaults were chosen. It bounds what a sample costs: 3,072 values, or
+12 KiB in a model, whatever camera it came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MOST_VALUES = 4096
+WORKING_PIXELS = 1024
+MOST_CHANNELS = 4  # more are no colors
+ALIKE = 1.05  # aspect ratios that differ by less are one
+
+
+def working_shape(sample_shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape at which images (h, w) or (c, h, w) are compared; that of other samples is kept."""
+    shape = tuple(int(s) for s in sample_shape)
+    *channels, h, w = shape if len(shape) > 1 else (0, *shape)
+    if len(shape) not in (2, 3) or math.prod(channels) > MOST_CHANNELS:
+        return shape
+    if math.prod(shape) <= MOST_VALUES or h * w <= WORKING_PIXELS:
+        return shape
+    return (*channels, *_reduced(h / w))
+
+
+def working_size(sizes: Sequence[tuple[int, int]], channels: int) -> tuple[int, int] | None:
+    """(height, width) for images of these sizes; None where all have one that is small enough.
+
+    The aspect ratio is theirs if they have one in common, else that of a square.
+    """
+    if len(set(sizes)) == 1:
+        h, w = sizes[0]
+        reduced = working_shape((channels, h, w))[1:]
+        return None if reduced == (h, w) else (reduced[0], reduced[1])
+    ratios = [h / w for h, w in sizes]
+    alike = max(ratios) <= ALIKE * min(ratios)
+    return _reduced(math.sqrt(max(ratios) * min(ratios)) if alike else 1.0)
+
+
+def _reduced(ratio: float) -> tuple[int, int]:
+    """Height and width of ``WORKING_PIXELS`` pixels or a few less, height / width being ratio."""
+    height = math.sqrt(WORKING_PIXELS * ratio) + 1e-9
+    return max(1, int(height)), max(1, int(WORKING_PIXELS / height + 1e-9))
+
+
+def share_taken(crop: float, size: tuple[int, int], height: float, width: float) -> float:
+    """The share of an image that is taken: ``crop``, but at least as many pixels as ``size`` has.
+
+    An image with fewer pixels is taken whole, since its margins show what the rest does not.
+    """
+    return min(1.0, max(crop, size[0] / height, size[1] / width))

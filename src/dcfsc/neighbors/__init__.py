@@ -1,0 +1,29 @@
+"""Neighbors: the k largest inner products of each row.
+
+Exact, filtered in half precision, approximate, or with the rows divided among processes.
+"""
+
+from .approximate import approximately_largest_inner_products, recall
+from .exact import largest_inner_products
+from .rows import unit_rows
+from .sharded import (
+    among_in_order,
+    in_order,
+    largest_among,
+    largest_inner_products_of_all,
+    scan_among,
+)
+from .views import largest_over_views
+
+__all__ = [
+    "among_in_order",
+    "approximately_largest_inner_products",
+    "in_order",
+    "largest_among",
+    "largest_inner_products",
+    "largest_inner_products_of_all",
+    "largest_over_views",
+    "recall",
+    "scan_among",
+    "unit_rows",
+]

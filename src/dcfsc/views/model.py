@@ -1,0 +1,327 @@
+"""An encoder that learns from views of the samples, with the closed form as its teacher.
+
+    closed form of the samples  -> which changes views may have, and each sample's neighbors,
+                                   views of which are made to agree
+    closed form of the features -> better neighbors; and clusters as targets, where those of the
+                                   samples agree with them
+
+Both clusterings err, but seldom together. Between strong and gentle changes a short training with
+either decides, without labels: features are better if fewer neighbors are in different clusters.
+
+Of photographs of things the closed form of the samples knows little, and its stability says so.
+Then an encoder, on a GPU a larger one, learns from views alone, for longer and from changes that
+are usual for photographs. There each of several views predicts what the others have in common. A
+head on its features is then trained to put neighbors into the same groups, smaller than clusters:
+it brings together what many neighbors link.
+
+Whatever clusters the samples is given as a :class:`Teacher`, so that this file knows no estimator.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from dcfsc import processes
+from dcfsc.features.image_statistics import SMOOTH, smooth_share
+from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork, head_spec
+from dcfsc.progress import stage
+from dcfsc.training.checkpoint import Checkpoint
+from dcfsc.training.chunked import Inputs
+from dcfsc.training.history import History
+
+from .augmentations import Views, cautious_strengths, usual_strengths
+from .choice import Judge, Measured, clearly_fewer, measure_changes, profiles, stray_shares
+from .loop import Schedule, train_views, view_features
+from .losses import GROUPS, check_weights
+from .pseudo_labels import PARTNERS, Lessons
+
+logger = logging.getLogger("dcfsc")
+
+# The constants here were chosen with labels in view, on five image sets.
+LOSSES = {"contrastive": 1.0, "clusters": 1.0}
+# Of features that are fixed; chosen with labels in view, on an encoder's features of CIFAR-10.
+HEAD_LOSSES = LOSSES | {"self_expression": 1.0}
+# After these shares of the training the features are clustered, to teach the rest of it.
+# By the second time whole clusters of the features are trusted that the samples' do not confirm.
+LESSONS = {0.4: 0.0, 0.7: 0.5}
+# Images whose clusters are less stable than this teach nothing: views alone do.
+TRUSTED = 0.6
+# Several views predict each other; a short training, as without a GPU, has two, which are told from
+# those of other samples.
+LOSSES_ALONE = {"prediction": 1.0}
+LOSSES_TWO = {"contrastive": 1.0}
+# Then neighbors by the features are to be in the same groups; chosen with labels in view, on
+# features of CIFAR-10.
+GROUPED = Schedule(500, 1024, 5e-3)
+GROUPED_FEATURES, GROUPED_HEADS, GROUPED_PARTNERS = 256, 16, 10
+PILOT = 0.25  # the length of a training that decides on the changes, as a share
+# Samples that decide on the changes, and how many of them a cluster must have.
+CHOICE_SAMPLES, CHOICE_PER_CLUSTER = 2000, 30
+FEWEST_PER_CLUSTER = 4
+
+
+ViewSpec = ResidualSpec | HeadSpec
+
+
+class Clustering(NamedTuple):
+    """Clusters (N,) of N samples, the affinity (N, N) that the rows themselves have, and how
+    stable the clusters are, from 0 to 1.
+    """
+
+    labels: np.ndarray | None
+    graph: csr_array | None
+    stability: float = 1.0
+
+
+class Teacher(Protocol):
+    """Clusters samples or features without labels."""
+
+    def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
+        """Clusters of all rows (N, ...), by their affinity joined with the one ``beside`` it."""
+
+    def judge(self, rows: Tensor, plain: bool) -> Judge:
+        """Clusters of rows (n, ...), extended to other rows; ``plain``: as they are."""
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How to train: which changes (None chooses from the data), which losses, how long.
+
+    ``alone`` is how long where the clusters of the samples are not to be trusted.
+    """
+
+    schedule: Schedule
+    alone: Schedule
+    partners: int = PARTNERS
+    changes: Mapping[str, float] | None = None
+    losses: Mapping[str, float] | None = None
+    precision: str = "float32"
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class ViewModel:
+    """A trained encoder and the views it was trained on.
+
+    Attributes
+    ----------
+    network : the encoder with its projector and classifier.
+    strengths : of the changes that views have.
+    consistency : of each change, at the strength taken or at the weakest tried; empty where the
+        changes were given.
+    samples : how the closed form clusters the samples, in the first process; None where its
+        clusters are not to be trusted.
+    """
+
+    network: ViewNetwork
+    strengths: dict[str, float]
+    consistency: dict[str, float]
+    samples: Clustering | None
+
+
+class ViewTraining:
+    """Trains an encoder on all samples X (N, ...); in every process on all of them, if many.
+
+    It looks at the samples and chooses the changes of views first, so that ``schedule`` is known;
+    ``fit`` then trains. ``specs`` are of the network to train and of the one that only views teach.
+    ``generator`` draws the weights; batches and views have one of their own on the device of X.
+    """
+
+    def __init__(
+        self,
+        X: Inputs,
+        specs: tuple[ViewSpec, ViewSpec],
+        teacher: Teacher,
+        options: ViewOptions,
+        *,
+        generator: torch.Generator,
+        checkpoint: Checkpoint | None = None,
+    ):
+        self.X, self.spec, self.teacher, self.options = X, specs[0], teacher, options
+        self.checkpoint = checkpoint
+        if options.losses is not None:
+            check_weights(options.losses)
+        Views(self.spec.sample_shape, options.changes or {})  # both refuse what is bad at once
+        self.seeds = torch.randint(2**31 - 1, (2,), generator=generator).tolist()
+        self.lessons = Lessons(len(X), X.device, options.partners)
+        self.samples: Clustering | None = None
+        self.guided = self._look()
+        self.schedule = options.schedule
+        usual = LOSSES if isinstance(self.spec, ResidualSpec) else HEAD_LOSSES
+        if not self.guided:
+            self.spec, self.schedule = specs[1], options.alone
+            usual = LOSSES_ALONE if self.schedule.views > 2 else LOSSES_TWO
+        self.losses = check_weights(usual if options.losses is None else options.losses)
+        predictor = self.spec.predictor or max(1, self.spec.projection // 4)
+        self.spec = replace(self.spec, predictor=predictor if "prediction" in self.losses else 0)
+        if checkpoint is not None and checkpoint.resumed:
+            self.strengths, self.consistency = checkpoint.notes["views"]
+        else:
+            self.strengths, self.consistency = self._changes()
+        if checkpoint is not None:
+            checkpoint.notes["views"] = self.strengths, self.consistency
+
+    def fit(self, history: History) -> ViewModel:
+        """Train; the checkpoint says from where."""
+        network = self._train(self.strengths, self.schedule, history, self.checkpoint)
+        if not self.guided and self.options.losses is None and self.options.partners:
+            self._group(network)
+        return ViewModel(network, dict(self.strengths), dict(self.consistency), self.samples)
+
+    def _look(self) -> bool:
+        """Cluster the samples; learn from them if they are to be trusted, and say whether."""
+        clustering = self._cluster(lambda: self.X[:], None)
+        # the other processes have none
+        stability = processes.total_number(clustering.stability * (processes.rank() == 0))
+        guided = len(self.spec.sample_shape) == 1 or stability >= TRUSTED
+        if guided:
+            self.samples = clustering
+            self.lessons.learn(clustering.graph, clustering.labels)
+        else:
+            logger.info("views: clusters of the samples have a stability of %.2f only", stability)
+        return guided
+
+    def _train(
+        self,
+        strengths: Mapping[str, float],
+        schedule: Schedule,
+        history: History,
+        checkpoint: Checkpoint | None = None,
+        lessons: bool = True,
+    ) -> ViewNetwork:
+        """A network that starts from the seed, with what the samples taught."""
+        network = ViewNetwork(self.spec, torch.Generator().manual_seed(self.seeds[0]))
+        network = network.to(self.X.device)
+
+        def lesson(doubtful: float) -> Callable[[], None]:
+            return lambda: self._teach(network, doubtful)
+
+        useful = self.guided and (self.options.partners > 0 or "clusters" in self.losses)
+        plan = LESSONS if lessons and useful else {}
+        train_views(
+            network,
+            self.X,
+            Views(self.spec.sample_shape, strengths),
+            self.losses,
+            schedule,
+            self.lessons,
+            n_clusters=self.spec.n_clusters,
+            generator=torch.Generator(self.X.device).manual_seed(self.seeds[1]),
+            history=history,
+            lessons_at={1 + int(s * schedule.steps): lesson(d) for s, d in plan.items()},
+            precision=self.options.precision,
+            compiled=self.options.compiled,
+            checkpoint=checkpoint,
+        )
+        return network
+
+    def _teach(self, network: ViewNetwork, doubtful: float) -> None:
+        """Let the first process cluster the features, and all of them learn from it.
+
+        A graph of good features has few wrong links, but parts of clusters may be pieces of it. The
+        samples' graph, which has more wrong links, holds them together.
+        """
+        beside = None if self.samples is None else self.samples.graph
+        clustering = self._cluster(lambda: self._features(network), beside)
+        self.lessons.learn(clustering.graph, clustering.labels, doubtful)
+
+    def _group(self, network: ViewNetwork) -> None:
+        """Train a head on the features, which puts a sample and its neighbors into one group."""
+        stage("grouping the features of %s samples", f"{len(self.X):,}")
+        Z = view_features(network, self.X)
+        clustering = self._cluster(lambda: Z, None)
+        lessons = Lessons(len(Z), Z.device, GROUPED_PARTNERS)
+        lessons.learn(clustering.graph, clustering.labels, own=0.0)
+        K = self.spec.n_clusters
+        spec = head_spec(network.latent_dim, GROUPED_FEATURES, GROUPED_HEADS * GROUPS * K)
+        head = ViewNetwork(spec, torch.Generator().manual_seed(self.seeds[0])).to(Z.device)
+        train_views(
+            head,
+            Z,
+            Views(spec.sample_shape, {}),
+            {"groups": 1.0},
+            GROUPED,
+            lessons,
+            n_clusters=K,
+            generator=torch.Generator(Z.device).manual_seed(self.seeds[1]),
+            history=History(),
+        )
+        network.attach(head)
+
+    def _features(self, network: ViewNetwork) -> Tensor:
+        return view_features(network, self.X, self.options.precision)
+
+    def _cluster(self, rows: Callable[[], Tensor], beside: csr_array | None) -> Clustering:
+        """Clusters of the rows in the first process, nothing in the others."""
+        if processes.rank() != 0:
+            return Clustering(None, None)
+        with processes.alone():
+            return self.teacher.cluster(rows(), beside)
+
+    def _changes(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The strengths of the changes, as given or as the data say; and their consistency."""
+        if self.options.changes is not None:
+            return dict(self.options.changes), {}
+        if not self.guided:
+            return usual_strengths(self.spec.sample_shape), {}
+        K = self.spec.n_clusters
+        count = min(len(self.X), max(CHOICE_SAMPLES, CHOICE_PER_CLUSTER * K))
+        if count < FEWEST_PER_CLUSTER * K:
+            return cautious_strengths(self.spec.sample_shape), {}
+        stage("choosing the changes of views on %s samples", f"{count:,}")
+        content = None
+        if processes.rank() == 0:
+            with processes.alone():
+                content = json.dumps(self._measured(count)).encode()
+        measured = json.loads(processes.broadcast_bytes(content) or b"")
+        candidates = profiles(measured)
+        steps = int(PILOT * self.options.schedule.steps)
+        several = len(candidates) > 1 and steps > 0
+        chosen = self._tried_out(candidates, steps) if several else candidates[0]
+        logger.info("views: %s", ", ".join(f"{name} {s:g}" for name, s in chosen.items()))
+        shares = {
+            name: next((share for s, share in tried if s == chosen[name]), tried[-1][1])
+            for name, tried in measured.items()
+            if tried
+        }
+        return chosen, shares
+
+    def _tried_out(self, candidates: list[dict[str, float]], steps: int) -> dict[str, float]:
+        """The strong or the gentle strengths, after so many steps with either.
+
+        The first process looks where the neighbors by the features are in the samples' clusters.
+        """
+        schedule = replace(self.options.schedule, steps=steps)
+        strays = []
+        for name, strengths in zip(("strong", "gentle"), candidates, strict=True):
+            stage("training briefly on %s views", name)
+            network = self._train(strengths, schedule, History(), lessons=False)
+            if processes.rank() == 0:
+                strays.append(stray_shares(self._features(network), self.lessons.first))
+        gentle = False
+        if strays:
+            shares = [float(s.mean()) for s in strays]
+            logger.info("views: %.4f of the neighbors stray if strong, %.4f if gentle", *shares)
+            gentle = clearly_fewer(strays[1], strays[0])
+        return candidates[int(processes.total_number(gentle))]
+
+    def _measured(self, count: int) -> Measured:
+        """The consistency of the changes, as half of a sample says of its other half."""
+        device = self.X.device
+        fixed = torch.Generator().manual_seed(0)
+        index = torch.randperm(len(self.X), generator=fixed)[:count].to(device)
+        neighbors = self.lessons.partners[index, min(1, self.options.partners)]
+        light = smooth_share(self.X[index], self.X[neighbors]) >= SMOOTH
+        seen, unseen = self.X[index[: count // 2]], self.X[index[count // 2 :]]
+        judges = self.teacher.judge(seen, plain=False), self.teacher.judge(seen, plain=True)
+        random = torch.Generator(device).manual_seed(0)
+        return measure_changes(unseen, *judges, random, light)
