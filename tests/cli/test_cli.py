@@ -259,7 +259,7 @@ def test_images_of_different_sizes(images: Path) -> None:
         (("--seed", "-1"), "seed"),
         (("--size", "32"), "--size"),
         (("--labels", "nowhere.csv"), "nowhere.csv"),
-        (("--color",), "--color"),
+        (("--colour",), "--color"),
     ],
 )
 def test_options_that_cannot_be(npy: Path, options: tuple[str, ...], said: str) -> None:

@@ -269,10 +269,10 @@ if __name__ == "__main__":
     fork = multiprocessing.get_context("fork")
     for size, port in zip((2, 3), sys.argv[2:], strict=True):
         given = [(folder, rank, size, port) for rank in range(size)]
-        processes = [fork.Process(target=work, args=each, daemon=True) for each in given]
-        for process in processes:
+        workers = [fork.Process(target=work, args=each, daemon=True) for each in given]
+        for process in workers:
             process.start()
-        for process in processes:
+        for process in workers:
             process.join()
-        if any(process.exitcode for process in processes):
-            sys.exit(f"{size} processes ended with {[p.exitcode for p in processes]}")
+        if any(process.exitcode for process in workers):
+            sys.exit(f"{size} processes ended with {[p.exitcode for p in workers]}")

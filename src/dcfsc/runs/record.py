@@ -93,7 +93,6 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
-    values = {"gray" if name == "grey" else name: value for name, value in values.items()}  # of 1.x
     try:
         size = check_size(tuple(values["size"]))
         low, high = map(int, values.get("levels", FULL))
