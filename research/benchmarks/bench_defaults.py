@@ -47,7 +47,7 @@ def fit(X: np.ndarray, y: np.ndarray, device: str, seed: int, **options: Any) ->
 
 def representations(X: np.ndarray) -> list[str]:
     """The names of the representations that are compared on such samples."""
-    images = ["shifts+mirror", "scattering"] if X.ndim > 2 else []
+    images = ["scattering"] if X.ndim > 2 else []
     return ["given", "metric", "metric-twice", *images]
 
 

@@ -24,7 +24,6 @@ from dcfsc.self_expression import (
     ExplicitCoefficients,
     FeatureForm,
     Operator,
-    OrbitForm,
     SampleForm,
     SparseCoefficients,
 )
@@ -46,10 +45,9 @@ def unit(Z: torch.Tensor) -> torch.Tensor:
     return Z / norm.masked_fill(norm == 0, 1.0)
 
 
-def hat(Z: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
-    others = Z if others is None else others
-    G = others.T @ others + LAM * torch.eye(Z.shape[1], dtype=DTYPE)
-    return Z @ torch.linalg.inv(G) @ others.T
+def hat(Z: torch.Tensor) -> torch.Tensor:
+    G = Z.T @ Z + LAM * torch.eye(Z.shape[1], dtype=DTYPE)
+    return Z @ torch.linalg.inv(G) @ Z.T
 
 
 @dataclass
@@ -85,30 +83,6 @@ def permuted(Z: torch.Tensor) -> torch.Tensor:
     return Z[:, order]
 
 
-def orbit() -> Case:
-    Z, new = samples(30, 8), samples(7, 8, seed=5)
-    views = [Z, permuted(Z)]
-    stacked = torch.cat(views)
-    H = hat(Z, stacked)  # (N, 2 N)
-    best = H.abs().view(30, 2, 30).amax(1)
-    h = H[:, :30].diagonal()
-    G = stacked.T @ stacked + LAM * torch.eye(8, dtype=DTYPE)
-    P = torch.linalg.inv(G)
-    lengths = torch.stack([(V @ P * V).sum(1).clamp_min(0).sqrt() for V in views])  # (2, N)
-    inverse = torch.where(lengths > 1e-12, 1.0 / lengths, torch.zeros_like(lengths))
-    cosine = (H.abs().view(30, 2, 30) * inverse[None]).amax(1) * inverse[0][:, None]
-    code = torch.stack([(new @ P @ V.T).abs() for V in views]).amax(0)
-    return Case(
-        OrbitForm([lambda: Z, lambda: permuted(Z)], LAM),
-        (best / (1.0 - h)[:, None]).fill_diagonal_(0.0),
-        cosine.fill_diagonal_(0.0),
-        h,
-        float(hat(stacked).trace()),
-        new,
-        code,
-    )
-
-
 def cosine_of(*views: torch.Tensor) -> Case:
     Z, new = views[0], unit(samples(7, views[0].shape[1], seed=5))
     products = torch.stack([Z @ V.T for V in views])
@@ -140,7 +114,6 @@ CASES = {
     "feature form, N < d": lambda: closed(FeatureForm, 12, 20),
     "sample form": lambda: closed(SampleForm, 12, 20),
     "sample form, N > d": lambda: closed(SampleForm, 30, 8),
-    "orbit": orbit,
     "cosine": lambda: cosine_of(unit(samples(30, 8))),
     "cosine of views": lambda: cosine_of(unit(samples(30, 8)), unit(permuted(samples(30, 8)))),
     "combined": combined,

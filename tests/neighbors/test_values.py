@@ -226,3 +226,11 @@ def test_only_samples_among_themselves_are_looked_for_in_all_processes(monkeypat
     assert asked == []
     largest_over_views(Q, [Q, -Q], 4, 0)
     assert asked == [4, 4]
+
+
+def test_merging_keeps_the_larger_of_a_repeated_column():
+    values = torch.tensor([[0.9, 0.5, 0.7, 0.6]])
+    indices = torch.tensor([[4, 2, 2, 8]])
+    largest, columns = views._merged(values, indices, 3)
+    assert largest[0].tolist() == pytest.approx([0.9, 0.7, 0.6])
+    assert columns.tolist() == [[4, 2, 8]]

@@ -159,15 +159,6 @@ def equal(path: Path) -> Results:
     return {name: found[name] for name in ("labels", "predicted") if name in found}
 
 
-def orbits(path: Path) -> Results:
-    """Images: over the others and what they turn into by shifts and by mirroring."""
-    X = features()[:, :16].reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
-    model = ClosedFormSubspaceClustering(
-        4, representation="shifts+mirror", random_state=0, device="cpu"
-    )
-    return fitted(model, X, X[:30] + 0.01, path)
-
-
 def scattered(path: Path) -> Results:
     """Images that drift: by their scattering coefficients, with and without mirror images."""
     random = np.random.default_rng(0)
@@ -236,14 +227,13 @@ CASES: dict[str, Callable[..., Results]] = {
     "neighbors": neighbors,
     "closed form": closed_form,
     "equal": equal,
-    "orbits": orbits,
     "scattered": scattered,
     "shared products": shared_products,
     "deep": deep,
     "views": views,
     "unguided": unguided,
 }
-WITH_MODELS = (closed_form, equal, orbits, scattered, shared_products, deep, views, unguided)
+WITH_MODELS = (closed_form, equal, scattered, shared_products, deep, views, unguided)
 
 
 def run_all(folder: Path, size: int) -> None:

@@ -231,7 +231,7 @@ def test_what_is_fitted_is_said(caplog, races):
 
 def test_an_obstacle_is_an_error_only_for_who_names_it():
     with pytest.raises(InputError, match="is for images"):
-        create("mirror", VECTORS)
+        create("scattering", VECTORS)
     with pytest.raises(InputError, match="unknown representation"):
         choice.restore("auto", VECTORS, {}, {}, "cpu")
 

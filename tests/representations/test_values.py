@@ -9,64 +9,13 @@ from dcfsc.representations import stability
 from dcfsc.representations.base import Part, Setting, is_image, restored
 from dcfsc.representations.counts import Counts
 from dcfsc.representations.given import Given
-from dcfsc.representations.orbits import Mirror, Shifts, ShiftsAndMirror
 from dcfsc.representations.scattering import ScatteringMetric
-from dcfsc.self_expression import FeatureForm, OrbitForm, SampleForm
+from dcfsc.self_expression import FeatureForm, SampleForm
 
 
 def images(n, h, w, seed=0):
     X = torch.randn(n, h * w, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return torch.nn.functional.normalize(X)
-
-
-def changed(Z, h, w, shifts, mirror):
-    x = Z.view(-1, h, w)
-    views = [x]
-    if shifts:
-        views += [x.roll(1, 1), x.roll(-1, 1), x.roll(1, 2), x.roll(-1, 2)]
-    if mirror:
-        views += [view.flip(2) for view in views]
-    return [view.flatten(1) for view in views]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "shifts", "mirror"),
-    [
-        (Shifts, "shifts", True, False),
-        (Mirror, "mirror", False, True),
-        (ShiftsAndMirror, "shifts+mirror", True, True),
-    ],
-)
-def test_orbits_are_the_dense_formula_over_all_changes(kind, name, shifts, mirror):
-    """Coefficients max_a |z_i (G + lam I)^-1 z_ja| / (1 - h_i), G the sum over all changes."""
-    assert kind.name == name
-    Z, lam = images(10, 3, 4), 0.7
-    views = changed(Z, 3, 4, shifts, mirror)
-    G = sum(view.T @ view for view in views)
-    P = torch.linalg.inv(G + lam * torch.eye(12, dtype=Z.dtype))
-    h = (Z @ P * Z).sum(1)
-    C = torch.stack([(Z @ P @ view.T).abs() for view in views]).amax(0)
-    C = C.fill_diagonal_(0.0) / (1 - h)[:, None]
-    representation = kind(Setting((3, 4), 2, lam=lam))
-    torch.testing.assert_close(representation.solve(Z).rows(0, 10), C)
-    index = torch.tensor([0, 2, 3, 7])
-    part = representation.solve_part(Part(Z, index, representation.setting))
-    alone = kind(Setting((3, 4), 2, lam=lam)).solve(Z[index])
-    assert (part.n, part.lam) == (4, lam)
-    torch.testing.assert_close(part.rows(0, 4), alone.rows(0, 4))
-
-
-def test_a_restored_orbit_keeps_the_ridge_it_was_fitted_with():
-    Z, setting = images(10, 3, 4), Setting((3, 4), 2)
-    fitted, restored = Shifts(setting), Shifts(setting)
-    lam = fitted.solve(Z).lam
-    tensors, values = fitted.state()
-    assert (tensors, values) == ({}, {"lam": lam})
-    restored.restore(tensors, values, "cpu")
-    assert restored.lam == lam
-    operator = restored.solve(Z[:5])  # other samples would have another ridge
-    assert isinstance(operator, OrbitForm)
-    assert operator.lam == lam != Shifts(setting).solve(Z[:5]).lam
 
 
 def test_scattering_is_for_at_most_4096_values():
@@ -192,12 +141,3 @@ def test_given_samples_restored_keep_the_ridge_they_were_fitted_with():
     lam = fitted.solve(Z).lam
     again.restore(*fitted.state(), "cpu")
     assert again.solve(Z[:15]).lam == lam != Given(setting).solve(Z[:15]).lam
-
-
-@pytest.mark.parametrize(("dim", "dof"), [(None, 3.0), (2.0, 4.0)])
-def test_orbits_have_one_and_a_half_dimensions_a_cluster_unless_told(dim, dof):
-    """dof = tr (G + lam I)^-1 G of the samples and all their changes."""
-    Z, setting = images(30, 3, 4), Setting((3, 4), 2, subspace_dim=dim)
-    lam = Shifts(setting).solve(Z).lam
-    s = torch.linalg.eigvalsh(sum(view.T @ view for view in changed(Z, 3, 4, True, False)))
-    assert float((s / (s + lam)).sum()) == pytest.approx(dof, rel=1e-6)

@@ -17,7 +17,6 @@ from dcfsc.self_expression import (
     ExplicitCoefficients,
     FeatureForm,
     LambdaPath,
-    OrbitForm,
     RidgeFactor,
     SampleForm,
     SparseCoefficients,
@@ -171,7 +170,6 @@ def test_forms_that_share_a_scan_find_what_they_find_alone(monkeypatch):
         (lambda Z: solve(Z, 0.3, form="features"), True),
         (lambda Z: solve(Z, 0.3, form="samples"), False),
         (CosineForm, True),
-        (lambda Z: OrbitForm([lambda: Z], 0.3), True),
         (lambda Z: ExplicitCoefficients(Z @ Z.T), False),
     ],
 )

@@ -91,7 +91,7 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="How samples are compared: given, metric, metric-twice, affine, counts, "
-            "scattering, shifts, mirror, shifts+mirror, or auto to choose from the data.",
+            "scattering, or auto to choose from the data.",
             show_default="auto",
         ),
     ] = None,

@@ -52,20 +52,17 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         Ridge parameter, or the one at which the effective degrees of freedom tr H are
         ``n_clusters * subspace_dim``.
     subspace_dim : float or None
-        Expected dimension m of a subspace, used by ``lam="auto"``; None is 3, and 1.5
-        for images with their shifts and mirror images.
+        Expected dimension m of a subspace, used by ``lam="auto"``; None is 3.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "affine", "counts", "scattering", \
-"shifts", "mirror" or "shifts+mirror"
+    representation : "auto", "given", "metric", "metric-twice", "affine", "counts" or "scattering"
         How samples are compared (:mod:`dcfsc.representations`). "given": unchanged. "metric" and
         "metric-twice": in a metric in which the neighbors found by the closed form are close.
         "affine": for few samples on flats of low dimension, such as the trajectories of points on
         moving bodies; uses principal homogeneous coordinates and keeps the lengths.
         "counts": logarithms of word counts, with more weight for rare words.
         "scattering": scattering coefficients of images, in such a metric, with mirror images.
-        "shifts", "mirror", "shifts+mirror": images together with copies that are shifted by one
-        pixel, mirrored, or both. "auto" takes "scattering" for images, unless light varies in them:
+        "auto" takes "scattering" for images, unless light varies in them:
         then the most stable of "given", "metric-twice" and "scattering". It prefers "given" for
         other samples, unless "metric-twice" gives clearly more stable clusters. It takes "affine"
         for samples that lie on such flats nearly exactly, "counts" for whole numbers that are

@@ -18,7 +18,6 @@ from .base import Representation, Setting
 from .counts import Counts
 from .given import Given
 from .neighbor_metric import NeighborMetric, NeighborMetricTwice
-from .orbits import Mirror, Shifts, ShiftsAndMirror
 from .scattering import ScatteringMetric
 from .stability import MARGIN, common_sample, enough_samples, race
 
@@ -31,9 +30,6 @@ REPRESENTATIONS: tuple[type[Representation], ...] = (
     Given,
     NeighborMetric,
     NeighborMetricTwice,
-    Shifts,
-    Mirror,
-    ShiftsAndMirror,
     AffineSubspaces,
     Counts,
 )

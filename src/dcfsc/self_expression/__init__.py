@@ -27,7 +27,6 @@ from .low_rank import (
 )
 from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory
 from .operator import Operator
-from .orbit import OrbitForm, orbit_gram
 from .sample_form import SampleForm
 from .solve import solve, solve_for_dof
 from .sparse import sparse_self_expression, sparse_self_expression_memory
@@ -40,7 +39,6 @@ __all__ = [
     "FeatureForm",
     "LambdaPath",
     "Operator",
-    "OrbitForm",
     "RidgeFactor",
     "SampleForm",
     "SparseCoefficients",
@@ -62,7 +60,6 @@ __all__ = [
     "low_rank_representation_memory",
     "low_rank_subspace",
     "low_rank_subspace_memory",
-    "orbit_gram",
     "orthogonal_matching_pursuit",
     "orthogonal_matching_pursuit_memory",
     "smaller_gram",
