@@ -1,0 +1,90 @@
+"""What counts as a function that ran, on a package of a few lines."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from research.benchmarks import count_calls
+from research.benchmarks.count_calls import Function
+
+SOURCE = '''"""A module."""
+from functools import cache
+
+square = lambda x: x * x
+
+def unused():
+    return 0
+
+@cache
+def doubled(x):
+    """Twice x."""
+    return sum(x for _ in range(2))
+
+class Adder:
+    def add(self, x):
+        def plus(y):
+            return x + y
+
+        return plus(1)
+
+def outer():
+    adder = Adder()
+    return [adder.add(square(doubled(i))) for i in range(3)]
+'''
+RUN = {
+    Function("inner/sums.py", 10, 12, "doubled"),
+    Function("inner/sums.py", 15, 19, "Adder.add"),
+    Function("inner/sums.py", 16, 17, "Adder.add.plus"),
+    Function("inner/sums.py", 21, 23, "outer"),
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    folder = tmp_path / "counted"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "inner" / "__init__.py").touch()
+    (folder / "inner" / "sums.py").write_text(SOURCE)
+    (folder / "inner" / "absent.py").write_text("import a_package_that_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import counted
+
+    count_calls.import_all(counted)
+    yield counted
+    for name in [name for name in sys.modules if name.partition(".")[0] == "counted"]:
+        del sys.modules[name]
+
+
+def test_functions_that_ran_count_once(package: ModuleType) -> None:
+    folder = Path(package.__path__[0])
+    outer = sys.modules["counted.inner.sums"].outer
+    functions = count_calls.functions_run(folder, count_calls.codes_run(folder, outer))
+    assert functions == RUN
+    first, *named = count_calls.report("vectors", functions, is_listed=True).splitlines()
+    assert first.split() == ["vectors", "4", "13", "1"]
+    assert named[0].split() == ["inner/sums.py:10", "doubled", "3"]
+
+
+def test_threads_count(package: ModuleType) -> None:
+    folder = Path(package.__path__[0])
+
+    def work() -> None:
+        thread = threading.Thread(target=sys.modules["counted.inner.sums"].unused)
+        thread.start()
+        thread.join()
+
+    functions = count_calls.functions_run(folder, count_calls.codes_run(folder, work))
+    assert [function.name for function in functions] == ["unused"]
+
+
+def test_a_broken_module_of_the_package_is_an_error(package: ModuleType) -> None:
+    Path(package.__path__[0], "inner", "broken.py").write_text("import counted.nothing\n")
+    with pytest.raises(ModuleNotFoundError, match=r"counted\.nothing"):
+        count_calls.import_all(package)
