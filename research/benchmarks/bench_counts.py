@@ -20,7 +20,7 @@ from sklearn.cluster import AgglomerativeClustering
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.metrics import clustering_error
 from dcfsc.neighbors import unit_rows
-from dcfsc.representations.base import Setting
+from dcfsc.pipeline import Recipe
 from dcfsc.representations.counts import Counts
 from research.data import data_root
 
@@ -34,7 +34,7 @@ def measure(path: Path) -> dict[str, Any]:
     X = scipy.sparse.csr_matrix(arrays["X"]).astype(np.float32)
     y = np.unique(arrays["Y"].ravel(), return_inverse=True)[1]
     dense = torch.from_numpy(X.toarray())
-    weighted = Counts(Setting(tuple(dense.shape[1:]), 2))
+    weighted = Counts(Recipe(tuple(dense.shape[1:]), 2))
     weighted.fit(dense)
     model = ClosedFormSubspaceClustering(2, random_state=0, device="cpu").fit(X)
     given = ClosedFormSubspaceClustering(2, representation="given", random_state=0, device="cpu")

@@ -49,7 +49,7 @@ def partitions(V: np.ndarray, K: int) -> dict[str, np.ndarray]:
 def cuts(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     K = len(np.unique(y))
     model = ClosedFormSubspaceClustering(K, device="cpu", random_state=0).fit(X)
-    V = filtered_rows(model._embedding, K)
+    V = filtered_rows(model._partition.embedding, K)
     found = partitions(V, K)
     lowest = sum_of_squares(V, found["lowest"])
     return {

@@ -31,8 +31,8 @@ def dense_way(X: np.ndarray, device: str) -> np.ndarray:
 
     from dcfsc import spectral
     from dcfsc.affinity import Symmetric
-    from dcfsc.estimators.validation import as_float
     from dcfsc.neighbors import unit_rows
+    from dcfsc.pipeline.samples import as_float
     from dcfsc.self_expression import choose_lam, solve
 
     Z = unit_rows(as_float(X, torch.device(device)))

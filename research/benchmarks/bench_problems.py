@@ -33,8 +33,8 @@ from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error, nmi
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import create
-from dcfsc.representations.base import Setting
 
 from .bench_defaults import representations
 from .generated_problems import Samples
@@ -138,7 +138,7 @@ def measure_choice(X: np.ndarray, y: np.ndarray, args: Any) -> dict[str, Any]:
     known = representations(X)
     taken = model.representation_
     # Images in which light does not vary are compared with no other candidate; here they are.
-    considered = {c.name for c in create("auto", Setting(X.shape[1:], K))} | set(stability)
+    considered = {c.name for c in create("auto", Recipe(X.shape[1:], K))} | set(stability)
     errors = {
         name: [
             clustering_error(y, clustered(X, K, s, args.device, representation=name).labels_)

@@ -66,16 +66,16 @@ def cluster_in_stages(
 
     from dcfsc import spectral
     from dcfsc.affinity import TopK
-    from dcfsc.estimators.validation import as_float
     from dcfsc.neighbors import unit_rows
+    from dcfsc.pipeline import Recipe
+    from dcfsc.pipeline.samples import as_float
     from dcfsc.representations import choose, create
-    from dcfsc.representations.base import Setting
 
     stages = Stages()
     begin = time.perf_counter()
     Z = stages("features", lambda: unit_rows(as_float(X, torch.device(device))))
-    setting = Setting(X.shape[1:], n_clusters, subspace_dim=subspace_dim)
-    seen, Z, _ = stages("choice", lambda: choose(create("auto", setting), Z, setting))
+    recipe = Recipe(X.shape[1:], n_clusters, subspace_dim=subspace_dim)
+    seen, Z, _ = stages("choice", lambda: choose(create("auto", recipe), Z, recipe))
     R = stages("features", lambda: seen.transform(Z))
     operator: Any = stages("solve", lambda: seen.solve(R))
     timed: Any = TimedSearch(operator, stages)

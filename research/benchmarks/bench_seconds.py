@@ -5,7 +5,7 @@
     DCFSC_DATA=... python -m research.benchmarks.bench_seconds --device cuda --json ...
 
 "fast" is `dcfsc fit --fast`: the samples as they are, and plain k-means. Medians of ``--repeats``.
-"expected" is what the estimate says before a fit (dcfsc.representations.estimate) on this machine.
+"expected" is what the estimate says before a fit (dcfsc.selection.estimate) on this machine.
 ``--data`` measures some of the sets of samples.py and replaces their rows in the file.
 """
 
@@ -21,9 +21,9 @@ from sklearn.cluster import SpectralClustering
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.machine import resolve_device
 from dcfsc.metrics import clustering_error
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import create
-from dcfsc.representations.base import Setting
-from dcfsc.representations.estimate import estimate, rate
+from dcfsc.selection.estimate import estimate, rate
 
 from . import samples
 from .measure import finish_row, parser
@@ -52,7 +52,7 @@ def measure(model: Any, X: np.ndarray, y: np.ndarray, repeats: int) -> dict[str,
 
 def expected(X: np.ndarray, K: int, device: str) -> dict[str, float]:
     """Seconds and bytes that the default is expected to take."""
-    found = estimate(len(X), K, create("auto", Setting(X.shape[1:], K)))
+    found = estimate(len(X), K, create("auto", Recipe(X.shape[1:], K)))
     return {"seconds": found.flops / rate(resolve_device(device)), "bytes": found.bytes}
 
 

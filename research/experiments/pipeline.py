@@ -21,10 +21,10 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import spectral
 from dcfsc.errors import InputError
-from dcfsc.estimators.validation import as_float
 from dcfsc.io import Dataset
 from dcfsc.machine import machine, resolve_device
 from dcfsc.metrics import ari, clustering_error, nmi
+from dcfsc.pipeline.samples import as_float
 from dcfsc.self_expression import squared_singular_values
 from research import data as datasets
 from research.machine import PeakMemory, versions

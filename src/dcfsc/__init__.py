@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         KernelSSC,
         ScatteringFeatures,
     )
-    from .estimators.number_of_clusters import suggest_k
+    from .estimators.suggest import suggest_k
     from .report.plots import (
         plot_affinity,
         plot_embedding,
@@ -48,7 +48,7 @@ _OTHERS = {
     "plot_history": ".report.plots",
     "plot_lambda_path": ".report.plots",
     "plot_spectrum": ".report.plots",
-    "suggest_k": ".estimators.number_of_clusters",
+    "suggest_k": ".estimators.suggest",
 }
 _ROOMS = (
     "affinity",

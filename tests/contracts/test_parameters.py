@@ -31,8 +31,8 @@ from dcfsc import affinity as affinities
 from dcfsc import suggest_k
 from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
-from dcfsc.estimators.number_of_clusters import TABLE as SUGGESTION_TABLE
 from dcfsc.estimators.registry import FEATURES, METHODS
+from dcfsc.estimators.suggest import TABLE as SUGGESTION_TABLE
 from dcfsc.parameters import table_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")

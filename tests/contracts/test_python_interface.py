@@ -169,7 +169,7 @@ class TestEmbedding:
     def test_a_table_can_be_made_of_it(self, data):
         model = make("closed-form", n_clusters=4, representation="given").fit(data.X)
         frame = pd.DataFrame(model.embedding_)
-        np.testing.assert_array_equal(frame.to_numpy(), model._embedding.vectors)
+        np.testing.assert_array_equal(frame.to_numpy(), model._partition.embedding.vectors)
 
 
 class TestFrames:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
+from dcfsc.pipeline import SUBSPACE_DIM, Recipe
 from dcfsc.representations import create, scattering, stability
-from dcfsc.representations.base import SUBSPACE_DIM, Setting
 
 CHOICES = Path(__file__).parents[2] / "results" / "experiments" / "default_choice.json"
 MEASURED = {"orl", "eyaleb", "coil100", "mnist", "digits"}
@@ -19,7 +19,7 @@ def test_they_are_the_ones_in_the_file():
     assert (choice["k"], choice["power"]) == (TopK.k, TopK.power)
     assert choice["pictures"] == f"J{scattering.J} sum"
     assert choice["small pictures"] == "enlarged"
-    candidates = {c.name for c in create("auto", Setting((8, 8), 3))}
+    candidates = {c.name for c in create("auto", Recipe((8, 8), 3))}
     assert candidates == {"given", ROUNDS[choice["metric"]], "scattering"}
 
 

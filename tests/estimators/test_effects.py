@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import dcfsc.estimators.number_of_clusters as number_of_clusters
 from dcfsc import (
     ADSSC,
     DCFSC,
@@ -19,9 +18,10 @@ from dcfsc import (
 )
 from dcfsc.affinity import Symmetric, TopK
 from dcfsc.errors import InputError
+from dcfsc.estimators import suggest as module
 from dcfsc.io import synthetic
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import create
-from dcfsc.representations.base import Setting
 
 TABLE = synthetic(60, 3, 2, 8, noise=0.3, random_state=0).X
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8)).astype(np.uint8)
@@ -47,7 +47,7 @@ class TestAssignOnViews:
             model = on_views(assign=assign).fit(IMAGES)
             labels[assign] = model.labels_.tolist()
             expected = spectral.assign(
-                model._embedding, 3, method=assign or "filtered", random_state=0
+                model._partition.embedding, 3, method=assign or "filtered", random_state=0
             )
             assert len(set(zip(model.labels_, expected, strict=True))) == 3
         assert labels[None] == labels["filtered"]
@@ -56,7 +56,7 @@ class TestAssignOnViews:
     def test_a_cut_reads_the_rows_that_the_clusters_were_found_in(self):
         model = on_views().fit(IMAGES)
         two = model.cut(2)
-        kept = two._embedding.vectors.shape[1]
+        kept = two._partition.embedding.vectors.shape[1]
         assert kept == spectral.default_components("filtered", 2, len(IMAGES))
         assert two.assign is None
         assert on_views(assign="kmeans").fit(IMAGES).cut(2).embedding_.shape[1] == 2
@@ -100,7 +100,7 @@ class TestNumberOfClusters:
             asked.update(given)
             return plain(X, **given)
 
-        monkeypatch.setattr(number_of_clusters, "suggest_k", suggested)
+        monkeypatch.setattr(module, "suggest_k", suggested)
         model = ClosedFormSubspaceClustering("auto", device="cpu", random_state=0, **options)
         model.fit(IMAGES)
         assert asked.items() >= options.items()
@@ -135,7 +135,10 @@ class TestSigns:
 
     def test_who_gives_them_gets_a_representation_that_has_signs(self):
         names = [
-            {candidate.name for candidate in create("auto", Setting((16, 16), 3, signs=signs))}
+            {
+                candidate.name
+                for candidate in create("auto", Recipe((16, 16), 3, affinity=TopK(signs=signs)))
+            }
             for signs in ("auto", "both")
         ]
         assert names[0] - names[1] == {"scattering"}

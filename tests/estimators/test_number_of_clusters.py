@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from dcfsc import suggest_k
-from dcfsc.affinity import TopK
-from dcfsc.affinity.topk import count_components
 from dcfsc.errors import InputError
-from dcfsc.estimators import number_of_clusters
+from dcfsc.graphs import read_affinity
 from dcfsc.io import synthetic
 from dcfsc.metrics.cluster_counts import SIZE_FLOOR
-from dcfsc.representations.base import Setting
+from dcfsc.pipeline import Recipe
+from dcfsc.representations import create
 from dcfsc.representations.given import Given
+from dcfsc.selection import number_of_clusters
+from dcfsc.selection.choice import choose
 
 pytestmark = pytest.mark.slow
 
@@ -180,11 +181,12 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu").fit(X)
     assert found.representation == model.representation_
     assert (found.representation == "scattering") == images
-    setting = model._setting(4, None)
-    chosen, rows, _ = number_of_clusters.choose(
-        number_of_clusters.create("auto", setting), model._rows(X), setting
-    )
-    graphs = number_of_clusters._graphs(chosen, rows, 8, TopK(), 0)
+    recipe, Z = model._recipe(4), model._rows(X)
+    chosen, compared = choose(create("auto", recipe), Z, recipe)
+    rows = chosen.rows(Z)
+    if not compared:
+        chosen.prepare(rows)
+    graphs = number_of_clusters._graphs(chosen, rows, 8, 0)
     assert [(g.made_for, g.own) for g in graphs] == [
         (k, own) for k in (2, 4, 8) for own in (True, False, False)
     ]
@@ -196,7 +198,7 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
 def test_graphs_in_more_pieces_than_clusters_stay_so() -> None:
     X = np.repeat(np.eye(3, dtype=np.float32), 30, axis=0)
     X += np.random.default_rng(0).uniform(0, 0.01, X.shape).astype(np.float32)
-    setting = Setting(sample_shape=(3,), n_clusters=2)
-    graphs = number_of_clusters._graphs(Given(setting), torch.from_numpy(X), 8, TopK(), 0)
+    recipe = Recipe(sample_shape=(3,), n_clusters=2)
+    graphs = number_of_clusters._graphs(Given(recipe), torch.from_numpy(X), 8, 0)
     assert graphs[0].made_for == 2
-    assert count_components(graphs[0].affinity) == 3
+    assert read_affinity(graphs[0].affinity).n_components == 3

@@ -438,7 +438,7 @@ def test_few_distinct_samples_are_as_many_clusters(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_clusters_of_equal_samples_are_not_looked_for(name, monkeypatch):
     X = np.random.default_rng(0).normal(size=(3, 5))[[0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]]
-    monkeypatch.setattr("dcfsc.spectral.clustering.assign_labels", None)  # it is not called
+    monkeypatch.setattr("dcfsc.spectral.assign", None)  # it is not called
     model = make(name, n_clusters=3).fit(X)
     assert model.labels_.tolist() == [0, 1, 0, 2, 1, 2, 0, 0, 1, 2, 2, 1]
     assert model.confidence_.tolist() == [1.0] * 12

@@ -8,6 +8,7 @@ from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.errors import InputError
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import affine
 from dcfsc.representations.affine import (
     MISSED,
@@ -19,7 +20,7 @@ from dcfsc.representations.affine import (
     outside,
     outside_of_flats,
 )
-from dcfsc.representations.base import Part, Setting
+from dcfsc.representations.base import Part
 
 
 def flats(noise=1e-3, seed=0, sizes=(40, 60), d=30, origin=3.0):
@@ -60,8 +61,8 @@ def test_the_code_of_the_true_partition_is_the_shortest():
 
 def test_rows_are_those_of_the_shape_interaction_matrix():
     X, y = flats(noise=0.0)
-    model = AffineSubspaces(Setting((30,), 2))
-    model.fit(torch.from_numpy(X))
+    model = AffineSubspaces(Recipe((30,), 2))
+    model.fit_transform(torch.from_numpy(X))
     R = model.transform(torch.from_numpy(X)).numpy()
     assert R.shape[1] == 8  # two flats of dimension three off the origin
     centered = X - X.mean(axis=0)
@@ -86,9 +87,9 @@ def test_the_rank_of_the_shortest_code_is_kept(K, monkeypatch):
         return tried[-1][1]
 
     monkeypatch.setattr(AffineSubspaces, "_partition", partition)
-    model = AffineSubspaces(Setting((30,), K))
+    model = AffineSubspaces(Recipe((30,), K))
     Z = torch.from_numpy(X)
-    model.fit(Z)
+    suits = model.suits(Z)
     ranks = [rank for rank, _ in tried]
     assert sorted(ranks) == sorted({round(r) for r in np.linspace(K + 1, 5 * K, 12)})
     assert [abs(r - 4 * K) for r in ranks] == sorted(abs(r - 4 * K) for r in ranks)
@@ -98,11 +99,10 @@ def test_the_rank_of_the_shortest_code_is_kept(K, monkeypatch):
     lengths = [coding_length(small, labels, distortion) for _, labels in tried]
     best = int(np.argmin(lengths))
     assert model.W.shape == (31, ranks[best])
-    assert model._fitted[1] == pytest.approx(outside_of_flats(small, tried[best][1]))
-    assert model._fitted[0] is Z
-    model.fit(Z)
-    assert len(tried) == len(ranks)  # the same sample is not fitted again
-    model.transform(Z)
+    assert suits
+    assert model._fitted == pytest.approx(outside_of_flats(small, tried[best][1]))
+    model.fit_transform(Z)
+    assert len(tried) == len(ranks)  # what suits is fitted already
     assert model._fitted is None
 
 
@@ -146,22 +146,22 @@ def test_shares_of_the_variance_against_numpy():
     ],
 )
 def test_auto_considers_samples_of_some_features(shape, K, considered):
-    assert AffineSubspaces.considered(Setting(shape, K)) is considered
+    assert AffineSubspaces.considered(Recipe(shape, K)) is considered
 
 
 def test_more_samples_are_needed_than_three_times_the_dimensions(monkeypatch):
     X, _ = flats(sizes=(12, 13))
-    assert AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
-    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X[:24]))
+    assert AffineSubspaces(Recipe((30,), 2)).suits(torch.from_numpy(X))
+    assert not AffineSubspaces(Recipe((30,), 2)).suits(torch.from_numpy(X[:24]))
     monkeypatch.setattr("dcfsc.representations.affine.MOST_SAMPLES", 25)
-    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
+    assert not AffineSubspaces(Recipe((30,), 2)).suits(torch.from_numpy(X))
 
 
 def test_what_is_restored_is_what_was_saved():
     X, _ = flats()
     Z = torch.from_numpy(X)
-    model, again = (AffineSubspaces(Setting((30,), 2)) for _ in range(2))
-    model.fit(Z)
+    model, again = (AffineSubspaces(Recipe((30,), 2)) for _ in range(2))
+    model.fit_transform(Z)
     tensors, values = model.state()
     assert values == {}
     again.restore(tensors, values, "cpu")
@@ -175,8 +175,8 @@ def test_what_is_restored_is_what_was_saved():
 def test_constant_samples_are_fitted():
     for value in (0.0, 2.0):
         Z = torch.full((30, 16), value, dtype=torch.float64)
-        model = AffineSubspaces(Setting((16,), 2))
-        model.fit(Z)
+        model = AffineSubspaces(Recipe((16,), 2))
+        model.fit_transform(Z)
         R = model.transform(Z)
         assert torch.isfinite(R).all()
         torch.testing.assert_close(R, R[:1].expand_as(R))
@@ -211,8 +211,8 @@ def test_auto_leaves_other_samples_alone(what, X):
 
 def test_subspaces_through_the_origin_are_as_before():
     data = synthetic(n_samples=120, n_clusters=3, subspace_dim=3, ambient_dim=40, random_state=0)
-    setting = Setting((40,), 3)
-    assert not AffineSubspaces(setting).suits(torch.from_numpy(np.asarray(data.X)))
+    recipe = Recipe((40,), 3)
+    assert not AffineSubspaces(recipe).suits(torch.from_numpy(np.asarray(data.X)))
 
 
 def test_a_saved_model_predicts_the_same(tmp_path):
@@ -232,7 +232,7 @@ def test_smooth_curves_are_no_flats():
     waves = np.stack([np.cos(np.pi * j * t) for j in range(10)])
     X = (3.0 + random.normal(size=(4, 10))[y] + random.normal(size=(160, 10))) @ waves
     Z = torch.from_numpy(X)
-    candidate = AffineSubspaces(Setting(sample_shape=(60,), n_clusters=4))
+    candidate = AffineSubspaces(Recipe(sample_shape=(60,), n_clusters=4))
     scaled = Z / Z.std(dim=0, correction=0)
     assert outside(scaled, 16) < OUTSIDE  # so far they pass
     assert missed(scaled, 16) < MISSED
@@ -262,7 +262,7 @@ def test_what_may_be_left_out_and_missed(monkeypatch, shares, suits):
     for name, share in zip(("outside", "missed", "outside_of_flats"), shares, strict=True):
         monkeypatch.setattr(affine, name, lambda *_, share=share: share)
     X, _ = flats(sizes=(13, 12))
-    assert AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X)) is suits
+    assert AffineSubspaces(Recipe((30,), 2)).suits(torch.from_numpy(X)) is suits
 
 
 def test_features_are_compared_at_equal_spread(monkeypatch):
@@ -273,7 +273,7 @@ def test_features_are_compared_at_equal_spread(monkeypatch):
     seen = []
     monkeypatch.setattr(affine, "outside", lambda Z, rank: seen.append((Z, rank)) or 0.0)
     monkeypatch.setattr(affine, "missed", lambda Z, rank: seen.append((Z, rank)) or 1.0)
-    assert not AffineSubspaces(Setting((30,), 2)).suits(torch.from_numpy(X))
+    assert not AffineSubspaces(Recipe((30,), 2)).suits(torch.from_numpy(X))
     small = X / np.abs(X).max()
     scale = small.std(axis=0)
     scale[4] = 1.0
@@ -304,8 +304,8 @@ def test_coordinates_do_not_depend_on_scale_or_place():
     rows = []
     for scale, offset in ((1.0, 0.0), (1e-3, 0.0), (50.0, 1000.0)):
         Z = torch.from_numpy(scale * X + offset)
-        model = AffineSubspaces(Setting((30,), 2))
-        model.fit(Z)
+        model = AffineSubspaces(Recipe((30,), 2))
+        model.fit_transform(Z)
         R = model.transform(Z)
         rows.append(R @ R.mT)
     torch.testing.assert_close(rows[1], rows[0], rtol=0, atol=1e-8)
@@ -314,10 +314,10 @@ def test_coordinates_do_not_depend_on_scale_or_place():
 
 def test_a_part_is_fitted_alone():
     X, _ = flats(sizes=(30, 30))
-    Z, setting, index = torch.from_numpy(X), Setting((30,), 2), torch.arange(0, 60, 2)
-    alone = AffineSubspaces(setting)
-    alone.fit(Z[index])
-    operator = AffineSubspaces(setting).solve_part(Part(Z, index, setting))
+    Z, recipe, index = torch.from_numpy(X), Recipe((30,), 2), torch.arange(0, 60, 2)
+    alone = AffineSubspaces(recipe)
+    alone.fit_transform(Z[index])
+    operator = AffineSubspaces(recipe).solve_part(Part(Z, index, recipe))
     torch.testing.assert_close(operator.views[0], alone.transform(Z[index]))
 
 
@@ -338,8 +338,8 @@ def scripted(monkeypatch):
 
         monkeypatch.setattr(AffineSubspaces, "_partition", partition)
         monkeypatch.setattr(affine, "coding_length", length)
-        model = AffineSubspaces(Setting((Z.shape[1],), K))
-        model.fit(Z)
+        model = AffineSubspaces(Recipe((Z.shape[1],), K))
+        model.fit_transform(Z)
         return model, tried, given
 
     return fit
@@ -392,7 +392,7 @@ def test_partitions_are_those_of_leading_homogeneous_coordinates(monkeypatch, no
     monkeypatch.setattr(
         AffineSubspaces, "_partition", lambda self, R: seen.append(R) or whole(self, R)
     )
-    AffineSubspaces(Setting((30,), 2)).fit(torch.from_numpy(X))
+    AffineSubspaces(Recipe((30,), 2)).fit_transform(torch.from_numpy(X))
     centered = X - X.mean(axis=0)
     constant = np.full((40, 1), np.sqrt(np.square(centered).mean()))
     U = np.linalg.svd(np.concatenate([centered, constant], axis=1), full_matrices=False)[0]

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from dcfsc import ClosedFormSubspaceClustering, processes
+from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
-from dcfsc.representations import REPRESENTATIONS, Representation, choice, choose, create, names
-from dcfsc.representations.base import Setting
+from dcfsc.pipeline import Recipe
+from dcfsc.representations import REPRESENTATIONS, Representation, create, names, registry, restore
+from dcfsc.selection import choice, select
 from dcfsc.self_expression import CosineForm
 
-VECTORS, IMAGES = Setting((12,), 3), Setting((16, 16), 3)
+VECTORS, IMAGES = Recipe((12,), 3), Recipe((16, 16), 3)
 
 
 def test_names_are_listed_once_and_auto_is_one():
@@ -21,21 +23,21 @@ def test_names_are_listed_once_and_auto_is_one():
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"),
+    ("recipe", "expected"),
     [
         (VECTORS, ["given", "metric-twice"]),
         (IMAGES, ["scattering", "given", "metric-twice"]),
-        (Setting((5000,), 3), ["given", "counts"]),
-        (Setting((200,), 3), ["given", "metric-twice", "affine", "counts"]),
-        (Setting((70, 70), 3), ["given"]),
-        (Setting((16, 16), 3, lam=1.0), ["given"]),
-        (Setting((16, 16), 3, subspace_dim=2.0), ["given"]),
-        (Setting((16, 16), 3, unit_length=False), ["given"]),
-        (Setting((16, 16), 3, sparse_exact=False), ["given", "metric-twice"]),
+        (Recipe((5000,), 3), ["given", "counts"]),
+        (Recipe((200,), 3), ["given", "metric-twice", "affine", "counts"]),
+        (Recipe((70, 70), 3), ["given"]),
+        (Recipe((16, 16), 3, lam=1.0), ["given"]),
+        (Recipe((16, 16), 3, subspace_dim=2.0), ["given"]),
+        (Recipe((16, 16), 3, unit_length=False), ["given"]),
+        (Recipe((16, 16), 3, affinity=TopK(search="approximate")), ["given", "metric-twice"]),
     ],
 )
-def test_candidates_of_auto(setting, expected):
-    assert [c.name for c in create("auto", setting)] == expected
+def test_candidates_of_auto(recipe, expected):
+    assert [c.name for c in create("auto", recipe)] == expected
 
 
 @pytest.mark.parametrize("name", ["scatering", "none", None, 3])
@@ -52,12 +54,11 @@ def test_every_representation_keeps_its_contract(cls):
     random = np.random.default_rng(0)
     Z = torch.nn.functional.normalize(torch.from_numpy(random.normal(size=(60, 256))).float())
     Z[3] = 0.0
-    setting = Setting((16, 16), 3)
-    (representation,) = create(cls.name, setting)
+    recipe = Recipe((16, 16), 3)
+    (representation,) = create(cls.name, recipe)
     assert type(representation) is cls
-    if cls.learns:
-        representation.fit(Z)
-    R = representation.transform(Z)
+    R = representation.fit_transform(Z)
+    torch.testing.assert_close(representation.transform(Z), R, rtol=1e-5, atol=1e-6)
     operator = representation.solve(R)
     assert operator.n == len(R) == 60
     assert operator.codes_samples
@@ -65,8 +66,8 @@ def test_every_representation_keeps_its_contract(cls):
     assert (operator.effective_dof is not None) == cls.has_ridge
     tensors, values = representation.state()
     assert (len(tensors) > 0) == cls.learns
-    again = choice.restore(cls.name, setting, tensors, values, torch.device("cpu"))
-    assert torch.equal(again.transform(Z), R)
+    again = restore(cls.name, recipe, tensors, values, torch.device("cpu"))
+    assert torch.equal(again.transform(Z), representation.transform(Z))
     new = representation.transform_unseen(Z[:5])
     assert torch.equal(again.transform_unseen(Z[:5]), new)
     one, two = operator.topk_code(new, 4), again.solve(R).topk_code(new, 4)
@@ -80,7 +81,7 @@ class Fifth(Representation):
     name, has_ridge = "reversed", False
 
     @classmethod
-    def considered(cls, setting):
+    def considered(cls, recipe):
         return True
 
     def solve_part(self, part):
@@ -94,8 +95,8 @@ class Fifth(Representation):
 
 
 def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(choice, "REPRESENTATIONS", (*REPRESENTATIONS, Fifth))
-    monkeypatch.setitem(choice._BY_NAME, "reversed", Fifth)
+    monkeypatch.setattr(registry, "REPRESENTATIONS", (*REPRESENTATIONS, Fifth))
+    monkeypatch.setitem(registry._BY_NAME, "reversed", Fifth)
     X = np.random.default_rng(0).normal(size=(90, 12)).astype(np.float32)
     model = ClosedFormSubspaceClustering(3, representation="reversed", random_state=0).fit(X)
     assert model.representation_ == "reversed"
@@ -112,8 +113,9 @@ def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch, caplog):
     scores = {"given": 0.5, "metric-twice": 0.6}
     for winner in range(2):
         monkeypatch.setattr(choice, "race", lambda c, *args, winner=winner: (c[winner], scores))
-        chosen, _, told = choose(create("auto", VECTORS), Z, VECTORS)
-        assert (chosen.name, told) == (list(scores)[winner], scores)
+        selected = select(create("auto", VECTORS), Z, VECTORS)
+        chosen = selected.representation
+        assert (chosen.name, selected.stability) == (list(scores)[winner], scores)
     assert chosen.T.shape == (12, 12)
     assert caplog.messages[0] == "fitting the representation metric-twice"
 
@@ -125,7 +127,8 @@ def test_images_prefer_scattering_and_other_samples_themselves():
 
 def test_few_samples_are_taken_as_they_are():
     Z = torch.nn.functional.normalize(torch.randn(30, 12, generator=torch.Generator()))
-    chosen, _, scores = choose(create("auto", VECTORS), Z, VECTORS)
+    selected = select(create("auto", VECTORS), Z, VECTORS)
+    chosen, scores = selected.representation, selected.stability
     assert (chosen.name, scores) == ("given", {})
 
 
@@ -138,8 +141,13 @@ class Told(Fifth):
         self.suits = lambda X: suits
         self.head_start = lambda Z: head_start
 
-    def fit(self, Z):
-        self.fitted.append(Z)
+    def fit_transform(self, Z):
+        if self.learns:
+            self.fitted.append(Z)
+        return self.transform(Z)
+
+    def transform(self, Z):
+        return Z
 
 
 def rows_of(n, seed=0):
@@ -151,7 +159,7 @@ def races(monkeypatch):
     """The candidates and margins of races, which the last candidate wins."""
     seen = []
 
-    def race(candidates, Z, setting, margin):
+    def race(candidates, Z, recipe, margin):
         seen.append(([c.name for c in candidates], margin))
         return candidates[-1], {c.name: 0.5 for c in candidates}
 
@@ -165,16 +173,21 @@ def races(monkeypatch):
         (None, ["one", "two"], 0.05),
         (0.0, ["one", "two"], 0.0),
         (0.2, ["one", "two"], 0.2),
-        (np.inf, ["one"], np.inf),
     ],
 )
 def test_the_head_start_of_the_preferred_is_the_margin_of_the_race(
     races, head_start, names, margin
 ):
     candidates = [Told("one", head_start=head_start), Told("two", head_start=9.0)]
-    chosen, _, scores = choose(candidates, rows_of(90), VECTORS)
+    selected = select(candidates, rows_of(90), VECTORS)
+    chosen, scores = selected.representation, selected.stability
     assert races == [(names, margin)]
     assert (chosen.name, list(scores)) == (names[-1], names)
+
+
+def test_an_infinite_head_start_needs_no_race(races):
+    selected = select([Told("one", head_start=np.inf), Told("two")], rows_of(90), VECTORS)
+    assert (selected.representation.name, selected.stability, races) == ("one", {}, [])
 
 
 def test_what_suits_is_taken_and_what_does_not_leaves_the_race(races):
@@ -183,40 +196,47 @@ def test_what_suits_is_taken_and_what_does_not_leaves_the_race(races):
         for told in (("one", None), ("two", False), ("three", None), ("four", True))
     )
     X = rows_of(90)
-    chosen, rows, scores = choose([one, two, three, four], X, VECTORS)
+    selected = select([one, two, three, four], X, VECTORS)
+    chosen, rows = selected.representation, selected.rows
+    scores = selected.stability
     assert (chosen, scores, races) == (four, {}, [])
-    assert chosen.fitted[0] is rows
+    torch.testing.assert_close(chosen.fitted[0], rows)
     torch.testing.assert_close(rows, torch.nn.functional.normalize(X))
-    assert choose([one, two, three], X, VECTORS)[0] is three
+    assert select([one, two, three], X, VECTORS).representation is three
     assert races == [(["one", "three"], 0.05)]
 
 
 def test_one_that_is_left_needs_no_race(races):
     plain = Told("plain")
-    chosen, rows, scores = choose([plain, Told("other", False)], rows_of(90), VECTORS)
+    selected = select([plain, Told("other", False)], rows_of(90), VECTORS)
+    chosen, rows = selected.representation, selected.rows
+    scores = selected.stability
     assert (chosen, scores, races) == (plain, {}, [])
     assert rows.shape == (90, 12)
 
 
 def test_too_few_samples_are_taken_by_the_first_that_learns_nothing(races):
     told = [Told("one", learns=True), Told("two"), Told("three")]
-    assert choose(told, rows_of(30), VECTORS)[0].name == "two"
+    assert select(told, rows_of(30), VECTORS).representation.name == "two"
     assert races == []
-    assert choose(told, rows_of(31), VECTORS)[0].name == "three"
+    assert select(told, rows_of(31), VECTORS).representation.name == "three"
 
 
 def test_one_candidate_sees_all_samples_and_learns_from_some(monkeypatch, races):
     X = rows_of(90)
     unit = torch.nn.functional.normalize(X)
-    monkeypatch.setattr("dcfsc.representations.stability.MOST_SAMPLES", 40)
+    monkeypatch.setattr("dcfsc.pipeline.sampling.MOST_SAMPLES", 40)
     for learns in (False, True):
         one = Told("one", learns=learns)
-        chosen, rows, scores = choose([one], X, VECTORS)
+        selected = select([one], X, VECTORS)
+        chosen, rows = selected.representation, selected.rows
+        scores = selected.stability
         assert (chosen, scores) == (one, {})
         torch.testing.assert_close(rows, unit)
         assert [len(Z) for Z in one.fitted] == [40] * learns
     torch.testing.assert_close(one.fitted[0].norm(dim=1), torch.ones(40))
-    chosen, rows, _ = choose([Told("one"), Told("two", learns=True)], X, VECTORS)
+    selected = select([Told("one"), Told("two", learns=True)], X, VECTORS)
+    chosen, rows = selected.representation, selected.rows
     torch.testing.assert_close(rows, unit)
     assert [len(Z) for Z in chosen.fitted] == [40]
     assert len(races) == 1
@@ -224,7 +244,7 @@ def test_one_candidate_sees_all_samples_and_learns_from_some(monkeypatch, races)
 
 def test_what_is_fitted_is_said(caplog, races):
     with caplog.at_level("INFO", "dcfsc"):
-        choose([Told("one"), Told("two", learns=True)], rows_of(90), VECTORS)
+        select([Told("one"), Told("two", learns=True)], rows_of(90), VECTORS)
     assert "fitting the representation two" in caplog.messages
     assert "representation: two (stability: one 0.500, two 0.500)" in caplog.messages
 
@@ -233,7 +253,7 @@ def test_an_obstacle_is_an_error_only_for_who_names_it():
     with pytest.raises(InputError, match="is for images"):
         create("scattering", VECTORS)
     with pytest.raises(InputError, match="unknown representation"):
-        choice.restore("auto", VECTORS, {}, {}, "cpu")
+        restore("auto", VECTORS, {}, {}, "cpu")
 
 
 def test_every_process_takes_what_the_first_has_learned(monkeypatch):
@@ -242,7 +262,7 @@ def test_every_process_takes_what_the_first_has_learned(monkeypatch):
         processes, "broadcast", lambda tensor, source: seen.append((tensor, source))
     )
     (metric,) = create("metric", VECTORS)
-    chosen, _, _ = choose([metric], rows_of(90), VECTORS)
+    chosen = select([metric], rows_of(90), VECTORS).representation
     ((tensor, source),) = seen
     assert tensor is chosen.T
     assert source == 0

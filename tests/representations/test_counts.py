@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.errors import InputError
 from dcfsc.metrics import clustering_error
-from dcfsc.representations.base import Part, Setting
+from dcfsc.pipeline import Recipe
+from dcfsc.representations.base import Part
 from dcfsc.representations.counts import Counts
 
 
@@ -27,8 +28,8 @@ def texts(n=60, words=600, length=60, seed=0):
 
 def test_weights_are_logarithms_and_inverse_frequencies():
     X = np.array([[0.0, 3, 1], [2, 1, 0], [0, 1, 0]])
-    model = Counts(Setting((3,), 2))
-    model.fit(torch.from_numpy(X))
+    model = Counts(Recipe((3,), 2))
+    model.fit_transform(torch.from_numpy(X))
     expected = np.log1p(X) * np.log(4.0 / np.array([2.0, 4.0, 2.0]))
     expected[:2] /= np.linalg.norm(expected[:2], axis=1, keepdims=True)
     np.testing.assert_allclose(model.transform(torch.from_numpy(X)).numpy(), expected, atol=1e-15)
@@ -54,12 +55,12 @@ def test_a_sparse_matrix_gives_what_the_dense_one_does():
 def test_a_tenth_may_be_other_than_zero_and_a_hundred_features_are_enough():
     X = torch.zeros(10, 100)
     X[:, :10] = 2.0
-    model = Counts(Setting((100,), 2))
+    model = Counts(Recipe((100,), 2))
     assert model.suits(X)
     X[0, 10] = 1.0
     assert not model.suits(X)
-    assert Counts.considered(Setting((100,), 2))
-    assert not Counts.considered(Setting((99,), 2))
+    assert Counts.considered(Recipe((100,), 2))
+    assert not Counts.considered(Recipe((99,), 2))
 
 
 @pytest.mark.parametrize(
@@ -72,39 +73,39 @@ def test_a_tenth_may_be_other_than_zero_and_a_hundred_features_are_enough():
     ],
 )
 def test_other_samples_are_no_counts(what, X):
-    assert not Counts(Setting(X.shape[1:], 2)).suits(torch.from_numpy(X)), what
+    assert not Counts(Recipe(X.shape[1:], 2)).suits(torch.from_numpy(X)), what
 
 
 def test_counts_are_of_a_hundred_things_and_mostly_zero():
-    assert Counts.considered(Setting((100,), 3))
-    assert not Counts.considered(Setting((99,), 3))
-    assert not Counts.considered(Setting((10, 10), 3))
+    assert Counts.considered(Recipe((100,), 3))
+    assert not Counts.considered(Recipe((99,), 3))
+    assert not Counts.considered(Recipe((10, 10), 3))
     X = torch.zeros(4, 100)
     X[:, ::10] = 2.0
-    assert Counts(Setting((100,), 3)).suits(X)
+    assert Counts(Recipe((100,), 3)).suits(X)
     X[0, 1] = 1.0
-    assert not Counts(Setting((100,), 3)).suits(X)
+    assert not Counts(Recipe((100,), 3)).suits(X)
 
 
 @pytest.mark.parametrize("value", [2.5, -1.0])
 def test_a_single_value_that_is_no_count_is_enough(value):
     X = torch.zeros(4, 100)
     X[:, 0] = 2.0
-    assert Counts(Setting((100,), 3)).suits(X)
+    assert Counts(Recipe((100,), 3)).suits(X)
     X[1, 1] = value
-    assert not Counts(Setting((100,), 3)).suits(X)
+    assert not Counts(Recipe((100,), 3)).suits(X)
 
 
 def test_a_part_is_weighted_by_its_own_frequencies():
-    X, setting = torch.from_numpy(texts(n=10)[0]), Setting((600,), 2)
+    X, recipe = torch.from_numpy(texts(n=10)[0]), Recipe((600,), 2)
     index = torch.arange(0, 20, 2)
-    alone = Counts(setting)
-    alone.fit(X[index])
-    operator = Counts(setting).solve_part(Part(X, index, setting))
+    alone = Counts(recipe)
+    alone.fit_transform(X[index])
+    operator = Counts(recipe).solve_part(Part(X, index, recipe))
     assert torch.equal(operator.views[0], alone.transform(X[index]))
     assert torch.equal(alone.solve(X).views[0], X)
 
 
 def test_weights_of_another_width_are_not_restored():
     with pytest.raises(InputError, match="weights has the shape"):
-        Counts(Setting((3,), 2)).restore({"weights": torch.ones(4)}, {}, "cpu")
+        Counts(Recipe((3,), 2)).restore({"weights": torch.ones(4)}, {}, "cpu")

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from dcfsc import ClosedFormSubspaceClustering
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import create
-from dcfsc.representations import estimate as module
-from dcfsc.representations.base import Setting, learning_bytes, learning_flops, scan_flops
-from dcfsc.representations.estimate import (
+from dcfsc.representations.base import learning_bytes, learning_flops, scan_flops
+from dcfsc.selection import estimate as module
+from dcfsc.selection.estimate import (
     LONG,
     announce_long_work,
     cut_flops,
@@ -27,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 def of(N, shape, K=10, name="auto"):
-    return estimate(N, K, create(name, Setting(shape, K)))
+    return estimate(N, K, create(name, Recipe(shape, K)))
 
 
 def test_time_grows_with_pairs_and_memory_with_samples():
@@ -82,11 +83,11 @@ def test_learning_by_hand():
 
 def test_representations_by_hand():
     """Those without a metric learn from all samples, others from n of N."""
-    (given,) = create("given", Setting((2, 3), 4))
+    (given,) = create("given", Recipe((2, 3), 4))
     assert (given.row_width, given.row_shape, given.scans) == (6, (6,), 1)
     assert given.flops(50, 70) == learning_flops(70, 6)
     assert given.bytes(50) == 0.0
-    (metric,) = create("metric-twice", Setting((6,), 4))
+    (metric,) = create("metric-twice", Recipe((6,), 4))
     each = scan_flops(50, 6) + 4 * 50 * 36 + 4 * 6**3
     assert metric.flops(50, 70) == learning_flops(50, 6) + 2 * each + 2 * 70 * 36
     assert metric.bytes(50) == learning_bytes(50, 6)
@@ -96,7 +97,7 @@ def test_representations_by_hand():
 @pytest.mark.parametrize(("n", "N"), [(30, 30), (30, 70), (600, 600), (5000, 5000)])
 def test_scattering_by_hand(shape, pixels, n, N):
     """81 paths at every fourth pixel; images with a margin of four, as they are and mirrored."""
-    (candidate,) = create("scattering", Setting(shape, 4))
+    (candidate,) = create("scattering", Recipe(shape, 4))
     D = 81 * 4 * 4 if shape == (16, 16) else 3 * 81 * 5 * 7
     assert (candidate.row_width, candidate.scans) == (500, 3)
     k, small, seen = min(n, 500), min(n, D), n if n == N else n + N
@@ -112,8 +113,8 @@ def test_scattering_by_hand(shape, pixels, n, N):
 def test_a_fit_by_hand(N, n, part):
     """Three parts of four fifths of a thousand samples decide between candidates."""
     K = 4
-    setting = Setting((64,), K)
-    (given,), both = create("given", setting), create("auto", setting)
+    recipe = Recipe((64,), K)
+    (given,), both = create("given", recipe), create("auto", recipe)
     assert [c.name for c in both][:2] == ["given", "metric-twice"]
     found = estimate(N, K, [given])
     assert found.flops == pytest.approx(given.flops(n, N) + cut_flops(N, K) + scan_flops(N, 64))
@@ -122,7 +123,7 @@ def test_a_fit_by_hand(N, n, part):
     compared = estimate(N, K, both)
     assert compared.flops == pytest.approx(found.flops + 3 * race)
     assert compared.bytes == pytest.approx(found.bytes + learning_bytes(n, 64))
-    (scattering,) = create("scattering", Setting((8, 8), K))
+    (scattering,) = create("scattering", Recipe((8, 8), K))
     alone = estimate(N, K, [scattering])
     expected = scattering.flops(n, N) + cut_flops(N, K) + 3 * scan_flops(N, 500)
     assert alone.flops == pytest.approx(expected)
@@ -147,7 +148,7 @@ def test_seconds_are_spoken_with_two_digits(seconds, words):
 
 
 def test_long_work_is_announced_in_one_line(monkeypatch, caplog):
-    shape, candidates = (100_000, 64), create("auto", Setting((64,), 20))
+    shape, candidates = (100_000, 64), create("auto", Recipe((64,), 20))
     flops = estimate(100_000, 20, candidates).flops
     with caplog.at_level(logging.INFO, "dcfsc.stage"):
         monkeypatch.setattr(module, "rate", lambda device: flops / (0.9 * LONG))
@@ -176,7 +177,7 @@ def test_a_fit_that_nobody_watches_measures_nothing(monkeypatch, caplog):
 
 @pytest.mark.parametrize(("seconds", "said"), [(4.9, []), (5.1, ["about 5.1 s"])])
 def test_nothing_is_said_of_five_seconds(monkeypatch, caplog, seconds, said):
-    candidates = create("auto", Setting((64,), 20))
+    candidates = create("auto", Recipe((64,), 20))
     flops = estimate(1000, 20, candidates).flops
     monkeypatch.setattr(module, "rate", lambda device: flops / seconds)
     with caplog.at_level(logging.INFO, "dcfsc.stage"):

@@ -11,8 +11,9 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
+from dcfsc.pipeline import Recipe
 from dcfsc.representations import neighbor_metric as module
-from dcfsc.representations.base import Part, Setting
+from dcfsc.representations.base import Part
 from dcfsc.representations.neighbor_metric import (
     NeighborMetric,
     NeighborMetricTwice,
@@ -140,27 +141,27 @@ def test_a_saved_model_predicts_in_the_same_metric(tmp_path):
 def test_twice_takes_the_metric_from_what_once_finds():
     """The second round written out: the graph of the cosines in the first metric."""
     Z = unit(noisy_directions()[0])
-    setting = Setting((12,), 3)
-    once, twice = NeighborMetric(setting), NeighborMetricTwice(setting)
-    once.fit(Z)
-    twice.fit(Z)
+    recipe = Recipe((12,), 3)
+    once, twice = NeighborMetric(recipe), NeighborMetricTwice(recipe)
+    once.fit_transform(Z)
+    twice.fit_transform(Z)
     first = metric_of(Z, TopK()(solve(Z, choose_lam(Z, 9.0)), 3))
     second = metric_of(Z, TopK()(CosineForm(in_metric(Z, first)), 3))
     torch.testing.assert_close(once.T, first)
     torch.testing.assert_close(twice.T, second)
     assert not torch.allclose(once.T, twice.T)
     torch.testing.assert_close(twice.transform(Z), in_metric(Z, second))
-    part = Part(Z, torch.arange(0, 180, 3), setting)
+    part = Part(Z, torch.arange(0, 180, 3), recipe)
     operator = twice.solve_part(part)
     expected = in_metric(part.Z, neighbor_metric(part.Z, 3, 2))
     torch.testing.assert_close(operator.views[0], expected)
 
 
 def test_the_metric_is_considered_up_to_a_number_of_features():
-    assert NeighborMetricTwice.considered(Setting((64, 64), 3))
-    assert not NeighborMetricTwice.considered(Setting((4097,), 3))
-    assert not NeighborMetric.considered(Setting((12,), 3))  # one round is never chosen
-    assert not NeighborMetricTwice.considered(Setting((12,), 3, lam=1.0))
+    assert NeighborMetricTwice.considered(Recipe((64, 64), 3))
+    assert not NeighborMetricTwice.considered(Recipe((4097,), 3))
+    assert not NeighborMetric.considered(Recipe((12,), 3))  # one round is never chosen
+    assert not NeighborMetricTwice.considered(Recipe((12,), 3, lam=1.0))
 
 
 @pytest.mark.parametrize("opposite", [False, True])
@@ -265,7 +266,7 @@ def test_the_spread_is_that_over_the_columns_that_rows_stand_for():
 
 def test_rows_of_another_width_have_no_metric():
     with pytest.raises(InputError, match="metric has the shape"):
-        NeighborMetric(Setting((2, 3), 2)).restore({"metric": torch.eye(5)}, {}, "cpu")
+        NeighborMetric(Recipe((2, 3), 2)).restore({"metric": torch.eye(5)}, {}, "cpu")
 
 
 def test_rows_as_wide_as_many_are_their_own_span():

@@ -14,14 +14,16 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.estimators.scattering_features import ScatteringFeatures
 from dcfsc.metrics import clustering_error
-from dcfsc.representations import scattering, stability
-from dcfsc.representations.base import Part, Setting
+from dcfsc.pipeline import Recipe, sampling
+from dcfsc.representations import scattering
+from dcfsc.representations.base import Part
 from dcfsc.representations.neighbor_metric import in_metric, neighbor_metric
-from dcfsc.representations.scattering import ScatteringMetric, both_in_metric, enlarged
+from dcfsc.representations.scattering import ScatteringMetric, enlarged
+from dcfsc.selection import choice
 from dcfsc.self_expression import CosineForm
 from dcfsc.training.checkpoint import fingerprint
 
-SETTING = Setting((16, 16), 4)
+RECIPE = Recipe((16, 16), 4)
 
 
 def drifting(n: int, K: int = 4, side: int = 16, reach: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -55,16 +57,19 @@ def rows(drift):
 
 @pytest.fixture(scope="module")
 def seen(rows):
-    representation = ScatteringMetric(SETTING)
-    representation.fit(rows)
+    representation = ScatteringMetric(RECIPE)
+    representation.fit_transform(rows)
     return representation
 
 
 def test_drifting_images_are_seen_by_their_scattering(drift, fitted):
     X, y = drift
     assert fitted.representation_ == "scattering"
-    assert list(fitted.stability_) == ["scattering"]  # without rivals, but measured
-    assert 0.5 < fitted.stability_["scattering"] <= 1.0
+    assert fitted.stability_ == {}  # without rivals, none is measured
+    score = fitted.measure_stability(X)["scattering"]
+    assert 0.5 < score <= 1.0
+    assert fitted.stability_ == {"scattering": score}
+    assert fitted.measure_stability(X) is fitted.stability_
     assert (fitted.lam_, fitted.effective_dof_, fitted.leverage_) == (None, None, None)
     pixels = clusterer(representation="given").fit(X)
     assert pixels.representation_ == "given"
@@ -85,7 +90,7 @@ def lit(n: int = 200, K: int = 4, side: int = 16) -> np.ndarray:
 def test_light_takes_its_head_start_and_nothing_is_known_of_what_is_no_image(drift):
     def head_start(X):
         rows = torch.from_numpy(np.ascontiguousarray(X)).reshape(len(X), -1)
-        representation = ScatteringMetric(Setting(X.shape[1:], 4))
+        representation = ScatteringMetric(Recipe(X.shape[1:], 4))
         return representation.head_start(torch.nn.functional.normalize(rows))
 
     X = drift[0]
@@ -135,10 +140,10 @@ def test_the_graph_is_the_sum_of_two(rows, seen):
 
 
 def test_a_part_has_the_metric_of_its_own_neighbors(rows):
-    representation = ScatteringMetric(SETTING)
+    representation = ScatteringMetric(RECIPE)
     representation.prepare(rows)
     index = torch.arange(0, 160, 2)
-    operator = representation.solve_part(Part(rows, index, SETTING))
+    operator = representation.solve_part(Part(rows, index, RECIPE))
     F = representation.coefficients(rows)[index]
     plain, mirrored = F[:, 0].contiguous(), F[:, 1].contiguous()
     T = neighbor_metric(plain, 4)
@@ -147,33 +152,16 @@ def test_a_part_has_the_metric_of_its_own_neighbors(rows):
     torch.testing.assert_close(operator.parts[1].views[1], in_metric(mirrored, T))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_metric_is_found_once_whether_or_not_others_are_compared_meanwhile(rows, threads):
-    expected = ScatteringMetric(SETTING)
-    expected.fit(rows)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = ScatteringMetric(SETTING)
-        stability.race([found], rows, SETTING)
-        assert (found._fitted is not None) == (threads == 2)  # three parts on two cores
-        found.fit(rows)
-    finally:
-        torch.set_num_threads(before)
-    torch.testing.assert_close(found.T, expected.T, rtol=1e-4, atol=1e-4 * float(found.T.max()))
-    T = found.T
-    found.fit(rows)
-    assert found.T is T
-    # other clusters, or other coefficients, have another metric
-    found.setting = replace(SETTING, n_clusters=5)
-    found.fit(rows)
-    assert found.T is not T
-    T = found.T
-    found.prepare(rows)
-    found.fit(rows)
-    assert found.T is not T
-    found.transform(rows)
-    assert found._fitted is None
+def test_what_was_prepared_is_taken_once_and_not_kept(rows):
+    expected = ScatteringMetric(RECIPE).fit_transform(rows)
+    prepared = ScatteringMetric(RECIPE)
+    prepared.prepare(rows)
+    torch.testing.assert_close(prepared.fit_transform(rows), expected, rtol=1e-4, atol=1e-5)
+    assert prepared._prepared is None
+    T = prepared.T
+    prepared.recipe = replace(RECIPE, n_clusters=5)  # other clusters have another metric
+    prepared.fit_transform(rows)
+    assert not torch.equal(prepared.T, T)
 
 
 def test_mirrored_features_are_those_of_the_mirrored_images(drift, rows, seen):
@@ -265,9 +253,10 @@ def test_small_images_are_clustered_saved_and_labelled(tmp_path):
     ],
 )
 def test_what_it_is_tried_for(shape, sparse_exact, expected):
-    setting = Setting(shape, 4, sparse_exact=sparse_exact)
-    assert ScatteringMetric.considered(setting) is expected
-    assert (ScatteringMetric.obstacle(setting) is None) is expected
+    search = "exact" if sparse_exact else "approximate"
+    recipe = Recipe(shape, 4, affinity=TopK(search=search))
+    assert ScatteringMetric.considered(recipe) is expected
+    assert (ScatteringMetric.obstacle(recipe) is None) is expected
 
 
 @pytest.mark.parametrize(
@@ -317,37 +306,12 @@ def test_the_smaller_side_says_how_much_an_image_is_enlarged(shape, expected):
     assert tuple(enlarged(x).shape[1:]) == expected
 
 
-def test_the_coefficients_of_the_sample_are_used_once_and_not_kept(rows, monkeypatch):
-    representation = ScatteringMetric(SETTING)
-    representation.fit(rows)
-    expected = both_in_metric(representation.coefficients(rows), representation.T)
-    with monkeypatch.context() as patch:
-        patch.delattr(ScatteringMetric, "coefficients")
-        torch.testing.assert_close(representation.transform(rows), expected, rtol=1e-5, atol=1e-6)
-    assert representation._prepared is None
-    other = rows.flip(0)
-    torch.testing.assert_close(representation.transform(other), expected.flip(0))
-
-
-def test_coefficients_of_the_sample_are_known_among_those_of_all(rows, monkeypatch):
-    monkeypatch.setattr(stability, "MOST_SAMPLES", 60)
-    monkeypatch.setattr(scattering, "MOST_SAMPLES", 60)
-    whole, calls = ScatteringMetric(SETTING), []
-    sample = stability.common_sample(rows)
-    whole.fit(sample)
-    expected = both_in_metric(whole.coefficients(rows), whole.T)
-    original = ScatteringMetric.coefficients
-
-    def counted(self, Z):
-        calls.append(len(Z))
-        return original(self, Z)
-
-    monkeypatch.setattr(ScatteringMetric, "coefficients", counted)
-    torch.testing.assert_close(whole.transform(rows), expected, rtol=1e-5, atol=1e-6)
-    whole.fit(sample)
-    other = rows.flip(0)  # rows of which the sample is not the expected part
-    torch.testing.assert_close(whole.transform(other), expected.flip(0), rtol=1e-5, atol=1e-6)
-    assert calls == [100, 160]
+def test_what_the_sample_has_is_what_it_is_transformed_to(rows):
+    representation = ScatteringMetric(RECIPE)
+    found = representation.fit_transform(rows)
+    torch.testing.assert_close(representation.transform(rows), found, rtol=1e-5, atol=1e-6)
+    other = representation.transform(rows.flip(0))
+    torch.testing.assert_close(other, found.flip(0), rtol=1e-5, atol=1e-6)
 
 
 def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(monkeypatch):
@@ -363,7 +327,7 @@ def test_coefficients_are_computed_once_for_the_choice_the_fit_and_the_training(
     monkeypatch.setattr(ScatteringComponents, "coefficients", counted)
     X = np.random.default_rng(0).random((90, 8, 8))
     model = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    assert "scattering" in model.stability_
+    assert model.representation_ == "scattering"
     assert calls == [90, 90]  # the images, and the same mirrored
 
 
@@ -380,11 +344,11 @@ def test_rough_images_and_smooth_factors(monkeypatch, rough, smooth, expected):
     monkeypatch.setattr(scattering, "roughness", lambda x: rough)
     monkeypatch.setattr(scattering, "smooth_share", lambda x, neighbors: smooth)
     Z = torch.rand(40, 64, generator=torch.Generator().manual_seed(0))
-    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) == expected
+    assert ScatteringMetric(Recipe((8, 8), 2)).head_start(Z) == expected
     Z[3, 3] = 0.0
-    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) == expected
+    assert ScatteringMetric(Recipe((8, 8), 2)).head_start(Z) == expected
     Z[3, 3] = -1e-3
-    assert ScatteringMetric(Setting((8, 8), 2)).head_start(Z) is None
+    assert ScatteringMetric(Recipe((8, 8), 2)).head_start(Z) is None
 
 
 @pytest.mark.parametrize("n", [30, 50])
@@ -396,7 +360,7 @@ def test_images_are_compared_with_their_nearest_in_the_closed_form(monkeypatch, 
     monkeypatch.setattr(scattering, "smooth_share", lambda *both: seen.extend(both) or 0.0)
     Z = torch.rand(n, 2 * 6 * 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     Z = 5.0 * torch.nn.functional.normalize(Z)
-    assert ScatteringMetric(Setting((2, 6, 7), 2)).head_start(Z) == np.inf
+    assert ScatteringMetric(Recipe((2, 6, 7), 2)).head_start(Z) == np.inf
     rows = Z[np.sort(np.random.RandomState(0).permutation(n)[:40])]
     s = torch.linalg.svdvals(rows).square()
     low, high = 1e-6, 1e6  # the ridge of two clusters of three dimensions
@@ -416,36 +380,39 @@ def test_a_thousand_images_say_how_they_vary(monkeypatch):
     seen = []
     monkeypatch.setattr(scattering, "roughness", lambda x: seen.append(len(x)) or 1.0)
     for n in (999, 1000, 1200):
-        ScatteringMetric(Setting((6, 6), 2)).head_start(torch.ones(1, 36).expand(n, 36))
+        ScatteringMetric(Recipe((6, 6), 2)).head_start(torch.ones(1, 36).expand(n, 36))
     assert seen == [999, 1000, 1000]
 
 
 def test_black_images_are_told():
     with pytest.raises(InputError, match="all rows of the data are zero"):
-        ScatteringMetric(Setting((6, 6), 2)).head_start(torch.zeros(20, 36))
+        ScatteringMetric(Recipe((6, 6), 2)).head_start(torch.zeros(20, 36))
 
 
-@pytest.mark.parametrize(("most", "calls"), [(40, [120]), (39, [160]), (160, [160])])
+@pytest.mark.parametrize(("most", "calls"), [(40, [40, 40, 120, 120]), (39, [39, 39, 160, 160])])
 def test_what_is_known_of_a_sample_is_used_where_it_is_a_quarter(rows, monkeypatch, most, calls):
-    monkeypatch.setattr(stability, "MOST_SAMPLES", most)
-    monkeypatch.setattr(scattering, "MOST_SAMPLES", most)
-    model, seen = ScatteringMetric(SETTING), []
-    model.fit(rows[np.arange(160) if most == 160 else stability.sampled_rows(160)])
-    original = ScatteringMetric.coefficients
+    from dcfsc.features import ScatteringComponents
+
+    monkeypatch.setattr(sampling, "MOST_SAMPLES", most)
+    monkeypatch.setattr(choice, "MOST_SAMPLES", most)
+    original, seen = ScatteringComponents.coefficients, []
     monkeypatch.setattr(
-        ScatteringMetric, "coefficients", lambda self, Z: seen.append(len(Z)) or original(self, Z)
+        ScatteringComponents,
+        "coefficients",
+        lambda self, images: seen.append(len(images)) or original(self, images),
     )
-    expected = both_in_metric(original(model, rows), model.T)
-    torch.testing.assert_close(model.transform(rows), expected, rtol=1e-5, atol=1e-6)
-    assert seen == calls
+    selected = choice.select([ScatteringMetric(RECIPE)], rows, RECIPE)
+    assert seen == calls  # images, and the same mirrored
+    expected = selected.representation.transform(selected.representation.rows(rows))
+    torch.testing.assert_close(selected.rows, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_prepared_sample_is_seen_in_chunks(rows, monkeypatch):
-    whole, parts = ScatteringMetric(SETTING), ScatteringMetric(SETTING)
+    whole, parts = ScatteringMetric(RECIPE), ScatteringMetric(RECIPE)
     whole.prepare(rows)
     monkeypatch.setattr(scattering, "CHUNK", 50)
     parts.prepare(rows)
-    torch.testing.assert_close(parts._prepared[1], whole._prepared[1], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(whole._prepared[1], whole.coefficients(rows), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parts._prepared, whole._prepared, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(whole._prepared, whole.coefficients(rows), rtol=1e-4, atol=1e-5)
     assert whole.components.input_scale == pytest.approx(1.0 / float(rows.max()))
     assert float(whole.components.mean.abs().max()) == 0.0  # directions from the origin

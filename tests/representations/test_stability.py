@@ -1,16 +1,15 @@
 """Partitions of random parts of the samples, by which the data choose."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from dcfsc import processes
-from dcfsc.representations import stability
-from dcfsc.representations.base import Part, Setting
+from dcfsc.pipeline import Recipe, sampling
+from dcfsc.representations.base import Part
 from dcfsc.representations.given import Given
-from dcfsc.representations.stability import (
+from dcfsc.selection import stability as module
+from dcfsc.selection.stability import (
     LEAST_PARTS,
     MARGIN,
     PARTS,
@@ -22,10 +21,11 @@ from dcfsc.representations.stability import (
     judged_rows,
     race,
     random_parts,
+    stability_of,
 )
 from dcfsc.self_expression import solve
 
-SETTING = Setting((12,), 3)
+RECIPE = Recipe((12,), 3)
 
 
 def unit(X):
@@ -36,7 +36,7 @@ class Watched(Given):
     """The samples as they are, at a given ridge; remembers what it saw."""
 
     def __init__(self, name):
-        super().__init__(SETTING)
+        super().__init__(RECIPE)
         self.name, self.parts, self.prepared = name, [], []
 
     def prepare(self, Z):
@@ -60,21 +60,19 @@ def separate():
 def test_separate_subspaces_are_stable_and_noise_is_not(separate):
     noise = unit(np.random.default_rng(0).normal(size=(90, 12)))
     pair = [Watched("one"), Watched("other")]
-    assert race(pair, separate, SETTING)[1]["one"] > 0.99
-    assert -0.5 <= race(pair, noise, SETTING)[1]["one"] < 0.7
+    assert race(pair, separate, RECIPE)[1]["one"] > 0.99
+    assert -0.5 <= race(pair, noise, RECIPE)[1]["one"] < 0.7
 
 
-def test_one_candidate_is_taken_and_its_stability_measured(separate):
+def test_the_stability_of_one_candidate_is_measured_on_the_fewest_parts(separate):
     one = Watched("one")
-    chosen, scores = race([one], separate, SETTING)
-    assert chosen is one
-    assert scores == {"one": pytest.approx(1.0)}
+    assert stability_of(one, separate, RECIPE) == pytest.approx(1.0)
     assert len(one.parts) == LEAST_PARTS
 
 
 def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     one, other = Watched("one"), Watched("other")
-    chosen, scores = race([one, other], separate, SETTING)
+    chosen, scores = race([one, other], separate, RECIPE)
     assert chosen is one  # the first of equals
     assert scores["one"] == scores["other"]
     assert len(one.parts) == LEAST_PARTS  # equal ones cannot be apart by the margin
@@ -90,22 +88,13 @@ def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
 def test_parts_share_products_of_rows_where_they_have_no_more_than_columns(d):
     Z = unit(np.random.default_rng(0).normal(size=(90, d)))
     one, other = Watched("one"), Watched("other")
-    race([one, other], Z, SETTING)
+    race([one, other], Z, RECIPE)
     for part in one.parts:
         assert (part._gram is not None) == (d >= 72)
         expected = part.Z.double() @ part.Z.double().T if d >= 72 else part.Z.double().T @ part.Z
         torch.testing.assert_close(part.gram, expected, rtol=1e-12, atol=1e-14)
-    # and the closed form of all rows starts from them
-    assert (one._products is not None) == (d >= 72)
-    one.setting = other.setting = replace(SETTING, sample_shape=(d,))
-    found, expected = one.solve(Z), Given(one.setting).solve(Z)
-    assert one._products is None
-    assert found.lam == pytest.approx(expected.lam, rel=1e-12)
-    torch.testing.assert_close(found.rows(0, 90), expected.rows(0, 90), rtol=1e-9, atol=1e-12)
-    assert other.solve(Z.clone()).lam == pytest.approx(expected.lam, rel=1e-12)
     alone = Watched("one")
-    race([alone], Z, SETTING)
-    assert alone._products is None
+    stability_of(alone, Z, RECIPE)
     assert all(part._gram is None for part in alone.parts)  # nobody asked
 
 
@@ -130,7 +119,7 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
             agreements.append(adjusted_rand_score(labels[i][both], labels[j][both]))
     expected = np.mean(agreements)
     assert 0.05 < expected < 0.98
-    scores = race([Watched("one"), Watched("other")], noisy, SETTING)[1]
+    scores = race([Watched("one"), Watched("other")], noisy, RECIPE)[1]
     assert scores["one"] == pytest.approx(expected)
 
 
@@ -138,7 +127,7 @@ class Scripted(Given):
     """A candidate whose partitions are given: how many samples of a part it moves at random."""
 
     def __init__(self, name, moved, Z):
-        super().__init__(SETTING)
+        super().__init__(RECIPE)
         self.name, self.moved, self.seen = name, moved, 0
         self.random = np.random.default_rng(sum(map(ord, name)))
 
@@ -151,18 +140,18 @@ class Scripted(Given):
 
 @pytest.fixture
 def scripted(monkeypatch, separate):
-    def clustered(candidate, part, setting, affinity):
+    def clustered(candidate, part):
         candidate.seen += 1
         labels = part.index.numpy() // 30
         moved = candidate.random.random(len(labels)) < candidate.moved
         labels[moved] = candidate.random.integers(0, 3, moved.sum())
         return labels
 
-    monkeypatch.setattr(stability, "clustered", clustered)
+    monkeypatch.setattr(module, "clustered", clustered)
 
     def run(margin=MARGIN, **moved):
         candidates = [Scripted(name, share, separate) for name, share in moved.items()]
-        chosen, scores = race(candidates, separate, SETTING, margin)
+        chosen, scores = race(candidates, separate, RECIPE, margin)
         return chosen.name, scores, [c.seen for c in candidates]
 
     return run
@@ -245,7 +234,7 @@ def test_parts_are_sorted_distinct_and_the_same_every_time():
 
 
 def test_a_parts_closed_form_is_that_of_its_rows_at_three_dimensions_a_cluster(separate):
-    part = Part(separate, torch.arange(0, 90, 2), SETTING)
+    part = Part(separate, torch.arange(0, 90, 2), RECIPE)
     assert part.closed_form.n == 45
     assert part.closed_form.effective_dof == pytest.approx(9.0, rel=1e-6)
     assert part.closed_form is part.closed_form
@@ -292,25 +281,25 @@ def test_random_parts_stay_the_same_from_version_to_version():
 
 def test_each_process_brings_its_rows_of_the_common_sample(monkeypatch):
     """The second of two processes has twelve of twenty rows."""
-    monkeypatch.setattr(stability, "MOST_SAMPLES", 7)
+    monkeypatch.setattr(sampling, "MOST_SAMPLES", 7)
     monkeypatch.setattr(processes, "total_count", lambda n: 8 + n)
     monkeypatch.setattr(processes, "row_counts", lambda n, device: [8, n])
     monkeypatch.setattr(processes, "rank", lambda: 1)
     chosen = np.sort(np.random.RandomState(0).permutation(20)[:7])
-    own = stability.common_sample(torch.arange(8.0, 20.0)[:, None])
+    own = sampling.common_sample(torch.arange(8.0, 20.0)[:, None])
     assert own[:, 0].tolist() == chosen[chosen >= 8].tolist()
     assert 0 < len(own) < 7
     monkeypatch.setattr(processes, "rank", lambda: 0)
     monkeypatch.setattr(processes, "row_counts", lambda n, device: [n, 12])
     monkeypatch.setattr(processes, "total_count", lambda n: n + 12)
-    own = stability.common_sample(torch.arange(8.0)[:, None])
+    own = sampling.common_sample(torch.arange(8.0)[:, None])
     assert own[:, 0].tolist() == chosen[chosen < 8].tolist()
 
 
 def test_three_thousand_samples_at_most_are_common():
     Z = torch.arange(3001.0)[:, None]
-    assert len(stability.common_sample(Z)) == 3000
-    assert stability.common_sample(Z[:3000]).shape == (3000, 1)
+    assert len(sampling.common_sample(Z)) == 3000
+    assert sampling.common_sample(Z[:3000]).shape == (3000, 1)
 
 
 def test_what_is_compared_is_said(scripted, caplog):
@@ -327,10 +316,10 @@ def test_what_is_compared_is_said(scripted, caplog):
 
 
 def test_a_part_is_compared_on_the_judged_samples_alone(monkeypatch, separate):
-    monkeypatch.setattr(stability, "FEWEST_JUDGED", 50)
-    monkeypatch.setattr(stability, "JUDGED_PER_CLUSTER", 1)
+    monkeypatch.setattr(module, "FEWEST_JUDGED", 50)
+    monkeypatch.setattr(module, "JUDGED_PER_CLUSTER", 1)
     one = Watched("one")
-    race([one], separate, SETTING)
+    stability_of(one, separate, RECIPE)
     judged = set(np.random.RandomState(0).permutation(90)[:50].tolist())
     for part in one.parts:
         assert len(part.Z) == 40

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dcfsc import metrics, spectral
 from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnostics
 from dcfsc.io import Dataset, synthetic
+from dcfsc.pipeline import Partition
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.thumbnails import BUDGET
 from dcfsc.runs import details as run_details
@@ -206,9 +207,9 @@ def test_connectivity_counts_what_the_spectral_step_saw(data: Dataset) -> None:
     estimator = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
     details = run_details.describe_details(estimator, Dataset("zero", X))
     isolated, pieces, aside = details.connectivity.tolist()
-    assert isolated == estimator._embedding.isolated.sum() >= 1
-    assert pieces == estimator._embedding.n_connected >= 2
-    assert aside == estimator._embedding.set_aside.sum() >= 1
+    assert isolated == estimator._partition.embedding.isolated.sum() >= 1
+    assert pieces == estimator._partition.embedding.n_connected >= 2
+    assert aside == estimator._partition.embedding.set_aside.sum() >= 1
     assert details.confidence[5] == pytest.approx(1 / 3)  # nothing is known of it
 
 
@@ -267,9 +268,8 @@ def test_large_runs_are_bounded() -> None:
     )
     estimator = SimpleNamespace(
         affinity_matrix_=A,
-        _embedding=embedding,
+        _partition=Partition(labels, spectral.certain(labels, k), embedding),
         labels_=labels,
-        _memberships=spectral.certain(labels, k),
         _assign=lambda: "kmeans",
         n_clusters_=k,
         device="cpu",

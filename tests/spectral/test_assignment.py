@@ -368,14 +368,12 @@ def test_what_kmeans_is_asked_for(method, monkeypatch, embedding):
     assert asked == [("cpu", (240, 6), 6, 10, filtered), ("meta", (237, 6), 5, 3, filtered)]
     asked.clear()
     A = np.kron(np.eye(3), np.ones((8, 8))) + 0.01
-    for places in ({}, {"assign_device": "meta"}, {"device": "cpu"}):
-        cluster(A, 3, assign=method, **places)
-    cluster(A, 3, assign=method, device="cpu", assign_device="meta", n_init=4)
+    for options in ({}, {"device": "cpu"}, {"device": "cpu", "n_init": 4}):
+        cluster(A, 3, assign=method, **options)
     assert [(place, n_init) for place, _, _, n_init, _ in asked] == [
         ("cpu", 10),
-        ("meta", 10),
         ("cpu", 10),
-        ("meta", 4),
+        ("cpu", 4),
     ]
 
 

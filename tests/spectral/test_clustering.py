@@ -114,19 +114,6 @@ def test_unusable_n_clusters_is_one_line(n_clusters):
     assert "\n" not in str(caught.value)
 
 
-def test_where_the_steps_run():
-    """CUDA solves the eigenproblem of a matrix; a tensor stays where it is."""
-    cpu, cuda, metal = (torch.device(name) for name in ("cpu", "cuda", "mps"))
-    matrix, tensor = np.eye(2), torch.eye(2)
-    assert clustering.place_for(matrix, cuda) == cuda
-    assert clustering.place_for(tensor, cuda) is None
-    assert clustering.place_for(matrix, cpu) is None
-    assert clustering.place_for(matrix, metal) is None
-    assert clustering.place_for_rows(cuda) == cuda
-    assert clustering.place_for_rows(metal) is None
-    assert clustering.place_for_rows(cpu) is None
-
-
 @pytest.mark.parametrize(
     ("assign", "K", "n", "expected"),
     [

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 import torch
 from sklearn.neighbors import kneighbors_graph
 
+from dcfsc.graphs.reading import read_affinity
 from dcfsc.spectral import eigensolvers
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
-from dcfsc.spectral.reading import read_affinity
 
 N, K = 240, 6
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import embed, reading
-from dcfsc.spectral.reading import read_affinity
+from dcfsc.graphs import reading
+from dcfsc.graphs.reading import read_affinity
+from dcfsc.spectral import embed
 
 KINDS = {
     "numpy": np.asarray,
@@ -133,13 +134,13 @@ def test_components_agree_with_a_graph_search(n, density, seed):
     np.fill_diagonal(A, 0.0)
     expected = connected_components(sp.csr_array(A), directed=False)[1]
     for kind in (np.asarray, sp.csr_array):
-        np.testing.assert_array_equal(read_affinity(kind(A)).components(), expected)
+        np.testing.assert_array_equal(read_affinity(kind(A)).components, expected)
 
 
 def test_links_below_rounding_do_not_connect():
     A = np.kron(np.eye(3), np.ones((5, 5))) + 1e-20
     for kind in KINDS.values():
-        assert read_affinity(kind(A)).components().max() + 1 == 3
+        assert read_affinity(kind(A)).components.max() + 1 == 3
         assert embed(kind(A), 3, random_state=0).n_connected == 3
 
 
@@ -204,5 +205,5 @@ def test_every_row_of_a_large_frontier_is_read():
     A = np.zeros((303, 303))
     A[0, 1:301] = A[300, 301] = 1.0
     A[302, 302] = 1.0
-    found = read_affinity(torch.from_numpy(A + A.T)).components()
+    found = read_affinity(torch.from_numpy(A + A.T)).components
     np.testing.assert_array_equal(found, [0] * 302 + [1])

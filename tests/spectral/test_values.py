@@ -8,13 +8,13 @@ import scipy.sparse as sp
 import torch
 
 from dcfsc.errors import InputError
+from dcfsc.graphs.device_graph import read_on_device
+from dcfsc.graphs.graph import ROUNDING, DenseAffinity, inverse_root
+from dcfsc.graphs.reading import read_affinity
 from dcfsc.spectral import assign, eigensolvers, embed
 from dcfsc.spectral.assignment import cluster_qr, discretize
-from dcfsc.spectral.device_graph import read_on_device
 from dcfsc.spectral.eigensolvers import SOLVERS
 from dcfsc.spectral.embedding import _preference
-from dcfsc.spectral.graph import ROUNDING, DenseAffinity, inverse_root
-from dcfsc.spectral.reading import read_affinity
 
 READERS = {
     "dense": read_affinity,
@@ -44,7 +44,7 @@ def test_a_link_connects_above_rounding_and_not_at_it(kind, weight, count):
     A = np.zeros((4, 4))
     A[0, 1] = A[2, 3] = 1.0
     A[1, 2] = weight
-    assert READERS[kind](A + A.T).components().max() + 1 == count
+    assert READERS[kind](A + A.T).components.max() + 1 == count
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -52,7 +52,7 @@ def test_a_link_is_measured_against_the_degrees_of_both_ends(kind):
     A = np.kron(np.eye(2), np.ones((50, 50)))
     for link, count in ((2e-15, 2), (2e-13, 1)):  # over degrees of 49: 4e-17 and 4e-15
         A[0, 50] = A[50, 0] = link
-        labels = READERS[kind](A).components()
+        labels = READERS[kind](A).components
         np.testing.assert_array_equal(labels, np.repeat([0, count - 1], 50))
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from dcfsc.graphs import Graph, read_affinity
 from dcfsc.parameters import NONE, instance_of, real, table
 
-from .topk import TopK, count_components
+from .topk import TopK
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -32,17 +33,20 @@ class Joined(TopK):
         other=NONE | instance_of(sp.csr_array, "a csr_array"), weight=real(0.0).needs("other")
     )
 
-    def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
+    def graph(self, operator: Operator, n_clusters: int) -> Graph:
         if self.other is None:
-            return super().__call__(operator, n_clusters)
+            return super().graph(operator, n_clusters)
         other = self.weight * by_degrees(self.other)
         alone = TopK(**{name: getattr(self, name) for name in vars(TopK())})
-        own = replace(alone, grow=False)(operator, n_clusters)
-        joined = sp.csr_array(by_degrees(own) + other)
-        if self.grow and count_components(joined) > n_clusters:
-            own = alone(operator, n_clusters)
-            joined = sp.csr_array(by_degrees(own) + other)
+        joined = _sum(replace(alone, grow=False)(operator, n_clusters), other, operator)
+        if self.grow and joined.n_components > n_clusters:
+            joined = _sum(alone(operator, n_clusters), other, operator)
         return joined
+
+
+def _sum(A: sp.csr_array, other: sp.csr_array, operator: Operator) -> Graph:
+    place = operator.device if operator.device.type == "cuda" else None
+    return read_affinity(sp.csr_array(by_degrees(A) + other), place)
 
 
 def by_degrees(A: sp.csr_array) -> sp.csr_array:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.graphs import Graph, trusted
 from dcfsc.parameters import FLAG, Checked, one_of, real, table, whole
 
 if TYPE_CHECKING:
@@ -70,13 +70,17 @@ class TopK(Checked):
     )
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
+        return self.graph(operator, n_clusters).matrix
+
+    def graph(self, operator: Operator, n_clusters: int) -> Graph:
+        """The affinity with its degrees and components."""
         k, largest = self.k, min(LARGEST_K, operator.n - 1)
         # A scan costs nearly the same for twice as many neighbors, a second scan costs twice.
         spare = (self.grow or self.signs != "both") and k < largest
         lists = [self._neighbors(part, 2 * k if spare else k) for part in operator.parts]
-        A = self._graphs(operator, lists, k)
+        graph = self._graph(operator, lists, k)
         while self.grow and k < largest:
-            pieces = count_components(A)
+            pieces = graph.n_components
             if pieces <= n_clusters:
                 break
             k *= 2
@@ -85,15 +89,14 @@ class TopK(Checked):
             if k > magnitudes.shape[1]:
                 wanted = 2 * k if k < largest else k
                 lists = [self._neighbors(part, wanted) for part in operator.parts]
-            A = self._graphs(operator, lists, k)
-        return A
+            graph = self._graph(operator, lists, k)
+        return graph
 
-    def _graphs(
-        self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int
-    ) -> sp.csr_array:
+    def _graph(self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int) -> Graph:
+        """The graph of the k nearest of each list; the sum of the graphs of several."""
         pairs = zip(operator.parts, lists, strict=True)
-        graphs = [self._graph(part, neighbors, k) for part, neighbors in pairs]
-        return graphs[0] if len(graphs) == 1 else sp.csr_array(sum(graphs[1:], start=graphs[0]))
+        matrices = [self._matrix(part, neighbors, k) for part, neighbors in pairs]
+        return trusted(sum(matrices[1:], start=matrices[0]), operator.device)
 
     def _neighbors(self, operator: Operator, k: int) -> tuple[Tensor, Tensor]:
         """Magnitudes, in descending order, and columns (N, k)."""
@@ -132,7 +135,7 @@ class TopK(Checked):
             self.search == "exact" and self.scale in ("auto", "cosine") and operator.ranks_by_cosine
         )
 
-    def _graph(self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
+    def _matrix(self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
         weights, columns = neighbors[0][:, :k], neighbors[1][:, :k]
         weights = self._scaled(operator, weights, columns)
         return sparse_symmetric(weights**self.power, columns, operator.n)
@@ -166,7 +169,9 @@ def sparse_symmetric(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
     pointers = np.arange(0, n * k + 1, k, dtype=kind)
     data = weights.numpy().ravel()
     W = sp.csr_array((data, columns.numpy().ravel().astype(kind), pointers), shape=(n, n))
-    return sp.csr_array(W + W.T)  # a sum has no entries that are zero
+    A = sp.csr_array(W + W.T)  # a sum has no entries that are zero
+    A.sort_indices()
+    return A
 
 
 def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:
@@ -190,9 +195,3 @@ def _sparse_symmetric_by_sorting(weights: Tensor, columns: Tensor, n: int) -> sp
     )
     A.has_sorted_indices = A.has_canonical_format = True
     return A
-
-
-def count_components(A: sp.csr_array) -> int:
-    """The number of pieces that a symmetric graph is in."""
-    # A is symmetric, so its strong components are its components, found without a transpose.
-    return connected_components(A, connection="strong", return_labels=False)

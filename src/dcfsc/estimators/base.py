@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Self
 
@@ -12,20 +11,23 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import processes, spectral
+from dcfsc import processes
 from dcfsc.errors import InputError
+from dcfsc.graphs import Graph
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
+from dcfsc.pipeline import Partition, Recipe, cut, graph_of, partition
+from dcfsc.pipeline.samples import groups_of_equal_samples
 from dcfsc.progress import stage
 from dcfsc.self_expression import Operator
+from dcfsc.spectral import certain
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 from . import sharded
 from .diagnostics import Diagnostics
-from .validation import check_n_clusters, groups_of_equal_samples
+from .validation import check_n_clusters
 
 HISTORY = "history_"
 DEVICE = Kind(lambda v: not isinstance(v, bool) and bool(resolve_device(v)), "a device")
@@ -102,7 +104,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     next_best_: np.ndarray
     sample_shape_: tuple[int, ...]
     _operator: Operator | None
-    _embedding: spectral.Embedding
+    _partition: Partition
 
     def _affinity(self) -> Any:
         """The affinity, by name or as an object."""
@@ -113,6 +115,12 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         assert self.assign is not None
         return self.assign
 
+    def _recipe(self, n_clusters: int) -> Recipe:
+        """The settings that lead from the operator to the labels."""
+        make = affinities.get(self._affinity(), n_clusters)
+        shape = self.sample_shape_
+        return Recipe(shape, n_clusters, affinity=make, assign=self._assign())
+
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
     ) -> None:
@@ -121,34 +129,16 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
         coefficients say.
         """
-        groups = groups_of_equal_samples(X, n_clusters)
-        if processes.active():
-            sharded.cluster(self, operator, n_clusters, random_state, groups)
-            return
+        recipe, groups = self._recipe(n_clusters), groups_of_equal_samples(X, n_clusters)
         self.coefficients_ = operator
+        if processes.active():
+            sharded.cluster(self, operator, recipe, random_state, groups)
+            return
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")
-        matrix = affinities.get(self._affinity(), n_clusters)(operator, n_clusters)
+        graph = graph_of(operator, recipe)
         stage("cutting the graph into %d clusters", n_clusters)
-        result = spectral.cluster(
-            matrix,
-            n_clusters,
-            assign=self._assign(),
-            random_state=random_state,
-            device=spectral.place_for(matrix, operator.device),
-            assign_device=spectral.place_for_rows(operator.device),
-            labels=groups,
-        )
-        self.affinity_matrix_ = matrix.cpu().numpy() if isinstance(matrix, Tensor) else matrix
-        self._set_embedding(result.embedding)
-        self.labels_ = result.labels
-        self._set_memberships(
-            spectral.memberships(
-                result.embedding, result.labels, n_clusters, self.affinity_matrix_, self._assign()
-            )
-            if groups is None
-            else spectral.certain(groups, n_clusters)
-        )
+        self._take_partition(partition(graph, recipe, random_state, groups), graph)
 
     def cut(self, n_clusters: int) -> Self:
         """The same fit with fewer clusters: a model that shares the graph and the eigenvectors.
@@ -157,38 +147,30 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         need not be the one that a fit with fewer clusters finds.
         """
         check_is_fitted(self)
-        if "embedding_" not in vars(self):
+        embedding = self._partition.embedding
+        if embedding is None:
             raise InputError("a loaded model cannot be cut, because it has no embedding_.")
         K = check_n_clusters(n_clusters, self.n_clusters_)
         model = copy.copy(self)
         model.set_params(n_clusters=K)
         model.n_clusters_ = K
         if self.labels_.max() < K:
-            model._set_memberships(spectral.certain(self.labels_, K))
+            model._take_partition(Partition(self.labels_, certain(self.labels_, K), embedding))
             return model
-        kept = spectral.default_components(self._assign(), K, len(self.labels_))
-        model._set_embedding(
-            replace(
-                self._embedding, vectors=self.embedding_[:, :kept], values=self.eigenvalues_[:kept]
-            )
-        )
-        model.labels_ = spectral.assign(
-            model._embedding,
-            K,
-            method=self._assign(),
-            random_state=check_random_state(self.random_state),
-            device=spectral.place_for_rows(resolve_device(self.device)),
-        )
-        model._set_memberships(
-            spectral.memberships(
-                model._embedding, model.labels_, K, self.affinity_matrix_, self._assign()
-            )
-        )
+        rng, device = check_random_state(self.random_state), resolve_device(self.device)
+        model._take_partition(cut(embedding, self.affinity_matrix_, self._recipe(K), rng, device))
         return model
 
-    def _set_embedding(self, embedding: spectral.Embedding) -> None:
-        self._embedding = embedding
-        self.embedding_, self.eigenvalues_ = embedding.vectors, embedding.values
+    def _take_partition(self, result: Partition, graph: Graph | None = None) -> None:
+        """Copy a partition's fields, and the graph's matrix, to the attributes."""
+        self._partition, self.labels_ = result, result.labels
+        self.confidence_ = result.memberships.confidence
+        self.next_best_ = result.memberships.next_best
+        if result.embedding is not None:
+            self.embedding_ = result.embedding.vectors
+            self.eigenvalues_ = result.embedding.values
+        if graph is not None:
+            self.affinity_matrix_ = graph.on_host
 
     @property
     def score(self) -> Any:
@@ -198,10 +180,6 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             "compare labels_ with known classes by sklearn.metrics.adjusted_rand_score, or use "
             "ClosedFormSubspaceClustering or DCFSC."
         )
-
-    def _set_memberships(self, memberships: spectral.Memberships) -> None:
-        self._memberships = memberships
-        self.confidence_, self.next_best_ = memberships.confidence, memberships.next_best
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

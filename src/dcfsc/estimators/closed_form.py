@@ -14,20 +14,21 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import one_of, table, whole
+from dcfsc.pipeline import ASSIGN, Recipe, common_sample
+from dcfsc.pipeline.samples import Samples
 from dcfsc.progress import announced
-from dcfsc.representations import choose, create, restore
-from dcfsc.representations.base import Setting
-from dcfsc.representations.estimate import announce_long_work
-from dcfsc.representations.stability import ASSIGN
+from dcfsc.representations import create, restore
+from dcfsc.selection import announce_long_work, select, stability_of
+from dcfsc.selection.stability import enough_samples
 from dcfsc.self_expression import Operator
 from dcfsc.self_expression.solve import Form
 
 from .base import SubspaceClusterer
-from .number_of_clusters import graph_of, number_for
 from .persistence import Persistent
-from .prediction import Predictor, restored_memberships
+from .prediction import Predictor, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
-from .validation import GRAPH, SUBSPACE_DIM, as_float, check_array, compared_shape, fixed_lam
+from .suggest import number_for
+from .validation import GRAPH, SUBSPACE_DIM, check_array, fixed_lam
 
 
 @dataclass(eq=False, repr=False)
@@ -137,19 +138,37 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
         X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
-        n_clusters = self.n_clusters_ = number_for(self, X)
-        check_choices(self, n_clusters)
-        self.working_shape_ = compared_shape(self.sample_shape_, self.working_size)
-        setting = self._setting(n_clusters, fixed_lam(self.lam))
-        candidates = create(self.representation, setting)
-        random_state = common_random_state(self.random_state)
-        if announced() and setting.sparse_exact and not processes.active():
-            device = resolve_device(self.device)
-            announce_long_work(X.shape, n_clusters, candidates, device)
-        self._representation, rows, self.stability_ = choose(candidates, self._rows(X), setting)
-        self._training_features = self._representation.transform(rows)
-        self._cluster(X, self._solve(), n_clusters, random_state)
+        self.n_clusters_ = number_for(self, X)
+        check_choices(self, self.n_clusters_)
+        samples = Samples.of(X, self.working_size)
+        self.working_shape_ = samples.working_shape
+        recipe = self._recipe(self.n_clusters_)
+        candidates = create(self.representation, recipe)
+        rng, device = common_random_state(self.random_state), resolve_device(self.device)
+        if announced() and recipe.sparse_exact and not processes.active():
+            announce_long_work(X.shape, recipe.n_clusters, candidates, device)
+        selected = select(candidates, samples.rows(device), recipe)
+        self._representation, self._training_features = selected.representation, selected.rows
+        self.stability_ = selected.stability
+        self._cluster(X, self._solve(), self.n_clusters_, rng)
         return self
+
+    def measure_stability(self, X: Any) -> dict[str, float]:
+        """How well partitions of random parts of the training samples X agree, by representation.
+
+        A fit measures the stability of representations only to choose between them. Where nothing
+        was compared, this adds that of ``representation_`` to ``stability_``.
+        """
+        check_is_fitted(self)
+        check_whole(self)
+        if not self.stability_:
+            recipe = self._recipe(self.n_clusters_)
+            (candidate,) = create(self.representation_, recipe)
+            sample = common_sample(self._rows(check_array(self, X, reset=False)))
+            if enough_samples(len(sample), self.n_clusters_):
+                score = stability_of(candidate, candidate.rows(sample), recipe)
+                self.stability_ = {self.representation_: score}
+        return self.stability_
 
     def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         check_is_fitted(self)
@@ -159,19 +178,18 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         return operator, self._representation.transform_unseen(self._representation.rows(rows))
 
     def _rows(self, X: Any) -> Tensor:
-        """Samples as rows (n, d) on the device."""
-        Z = as_float(X, resolve_device(self.device), self.working_shape_)
-        return Z.reshape(X.shape[0], -1)
+        return Samples(X, self.working_shape_).rows(resolve_device(self.device))
 
-    def _setting(self, n_clusters: int, lam: float | None) -> Setting:
-        return Setting(
-            sample_shape=self.working_shape_,
-            n_clusters=n_clusters,
-            lam=lam,
+    def _recipe(self, n_clusters: int) -> Recipe:
+        return Recipe(
+            self.working_shape_,
+            n_clusters,
+            lam=fixed_lam(self.lam),
             subspace_dim=self.subspace_dim,
             form=self.form,
             unit_length=bool(self.normalize),
-            **graph_of(affinities.get(self.affinity, n_clusters)),
+            affinity=affinities.get(self.affinity, n_clusters),
+            assign=self.assign,
         )
 
     def _solve(self) -> Operator:
@@ -204,8 +222,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         device = resolve_device(self.device)
-        self.labels_ = tensors["labels"].numpy()
-        self._set_memberships(restored_memberships(tensors, self.n_clusters_))
+        self._take_partition(restored_partition(tensors, self.n_clusters_))
         self.sample_shape_ = tuple(values["sample_shape"])
         self.working_shape_ = tuple(values.get("working_shape", values["sample_shape"]))
         self.n_features_in_ = int(values["n_features_in"])
@@ -213,7 +230,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         prefix = "representation."
         self._representation = restore(
             str(values["representation"]),
-            self._setting(self.n_clusters_, fixed_lam(self.lam)),
+            self._recipe(self.n_clusters_),
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)},
             values["representation_values"],
             device,

@@ -29,10 +29,10 @@ from dcfsc.training.precision import PRECISIONS
 
 from .base import ASSIGNMENTS, SubspaceClusterer
 from .deep import LEARNING_RATE, identity
-from .number_of_clusters import number_for
 from .persistence import Persistent
-from .prediction import Predictor, restored_memberships
+from .prediction import Predictor, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
+from .suggest import number_for
 from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
 from .views import NUMBERS, TRAININGS, ViewEstimator
 
@@ -306,8 +306,7 @@ class DCFSC(ViewEstimator, Predictor, Persistent, SubspaceClusterer):
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
-        self.labels_ = tensors["labels"].numpy()
-        self._set_memberships(restored_memberships(tensors, self.n_clusters_))
+        self._take_partition(restored_partition(tensors, self.n_clusters_))
         if not self._has_views():
             self.lam_ = float(values["lam"])
             self._set_latents(tensors["latents"].to(resolve_device(self.device)))

@@ -53,9 +53,14 @@ def spectrum(estimator: Any, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
             min(estimator.n_clusters_ + extra, A.shape[0]),
             random_state=0,
             tol=1e-4,
-            device=spectral.place_for(A, resolve_device(estimator.device)),
+            device=_solver_device(estimator),
         )
     return np.sort(wider.values)[::-1].astype(np.float64)
+
+
+def _solver_device(estimator: Any) -> torch.device | None:
+    device = resolve_device(estimator.device)
+    return device if device.type == "cuda" else None
 
 
 def has_lambda_path(estimator: Any) -> bool:

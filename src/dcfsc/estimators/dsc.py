@@ -16,7 +16,7 @@ from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, trai
 
 from .base import SubspaceClusterer
 from .deep import NetworkEstimator
-from .number_of_clusters import number_for
+from .suggest import number_for
 from .validation import check_array, local_generator
 
 

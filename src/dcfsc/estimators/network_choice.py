@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dcfsc import io, networks, processes
 from dcfsc.errors import InputError, unknown_name
-
-from .validation import writeable
+from dcfsc.pipeline.samples import writeable
 
 LARGE_BYTES = 1 << 31  # of float32 input; more stays on the host
 BLOCK_ROWS_BYTES = 1 << 26

@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from dcfsc.errors import InputError
+from dcfsc.pipeline import Partition
 from dcfsc.self_expression import Operator
 from dcfsc.spectral import Memberships
 
@@ -25,7 +26,7 @@ class Predictor:
     n_clusters_: int
     n_neighbors: int
     labels_: np.ndarray
-    _memberships: Memberships
+    _partition: Partition
 
     def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         """The operator of the training samples, and the samples X as rows (n, d) that it codes."""
@@ -45,7 +46,7 @@ class Predictor:
         """
         operator, z = self._unseen(X)
         k = max(1, int(self.n_neighbors))
-        return probabilities(operator, self.labels_, self._memberships, z, k)
+        return probabilities(operator, self.labels_, self._partition.memberships, z, k)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The adjusted Rand index of ``predict(X)``; 1 is the best, 0 is chance.
@@ -66,12 +67,12 @@ class Predictor:
 
     def _memberships_state(self) -> dict[str, Tensor]:
         return {
-            CLUSTERS: torch.from_numpy(self._memberships.clusters),
-            PROBABILITIES: torch.from_numpy(self._memberships.probabilities),
+            CLUSTERS: torch.from_numpy(self._partition.memberships.clusters),
+            PROBABILITIES: torch.from_numpy(self._partition.memberships.probabilities),
         }
 
 
-def restored_memberships(tensors: dict[str, Tensor], n_clusters: int) -> Memberships:
+def restored_partition(tensors: dict[str, Tensor], n_clusters: int) -> Partition:
     """The inverse of ``_memberships_state``, or one line saying what is wrong."""
     if not {"labels", CLUSTERS, PROBABILITIES} <= tensors.keys():
         raise InputError("its memberships are missing; fit and save it again.")
@@ -84,7 +85,8 @@ def restored_memberships(tensors: dict[str, Tensor], n_clusters: int) -> Members
         raise InputError(f"its memberships do not match {n_clusters} clusters.")
     if float(values.min()) < 0.0 or float(values.sum(dim=1).max()) > 1.001:
         raise InputError("its memberships are not probabilities; fit and save it again.")
-    return Memberships(clusters.numpy(), values.float().numpy(), n_clusters)
+    memberships = Memberships(clusters.numpy(), values.float().numpy(), n_clusters)
+    return Partition(tensors["labels"].numpy(), memberships)
 
 
 def vote(operator: Operator, labels: np.ndarray, n_clusters: int, z: Tensor, k: int) -> np.ndarray:

@@ -16,11 +16,12 @@ from dcfsc.errors import InputError
 from dcfsc.machine import require_memory, resolve_device
 from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import one_of, table
+from dcfsc.pipeline.samples import as_float
 from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
 
 from .base import SubspaceClusterer
-from .number_of_clusters import number_for
-from .validation import as_float, check_array
+from .suggest import number_for
+from .validation import check_array
 
 
 def scaled(Z: Tensor, scale: str) -> Tensor:

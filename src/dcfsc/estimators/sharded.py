@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import processes, spectral
+from dcfsc import processes
 from dcfsc.errors import DcfscError, InputError
+from dcfsc.graphs import Graph
+from dcfsc.pipeline import Partition, Recipe, graph_of, partition
 from dcfsc.self_expression import Operator
-from dcfsc.spectral import sharded as shared_spectral
+from dcfsc.spectral import KEPT, Memberships
+from dcfsc.spectral.sharded import serve_products, sharing
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
@@ -58,8 +60,8 @@ def common_random_state(random_state: Any) -> np.random.RandomState:
 def cluster(
     estimator: Any,
     operator: Operator,
-    n_clusters: int,
-    random_state: np.random.RandomState,
+    recipe: Recipe,
+    rng: np.random.RandomState,
     groups: np.ndarray | None,
 ) -> None:
     """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples.
@@ -71,47 +73,42 @@ def cluster(
             f"{type(estimator).__name__} needs all samples in one process; many processes are for "
             "DCFSC and ClosedFormSubspaceClustering."
         )
-    check_choices(estimator, n_clusters)
+    check_choices(estimator, recipe.n_clusters)
     counts = processes.row_counts(operator.n, operator.device)
     start, N = sum(counts[: processes.rank()]), sum(counts)
     leverage = None
     if operator.leverage is not None:
         leverage = processes.collect_rows(operator.leverage, counts)
-    labels = torch.empty(N, dtype=torch.int64)
-    kept = min(spectral.KEPT, n_clusters)
+    K = recipe.n_clusters
+    labels, kept = torch.empty(N, dtype=torch.int64), min(KEPT, K)
     clusters, probabilities = torch.empty(N, kept, dtype=torch.int32), torch.empty(N, kept)
     known = None if groups is None else processes.gather_rows(torch.from_numpy(groups)).numpy()
+    whole: Partition | None = None
+    graph = None
     if processes.rank() == 0:
-        neighbors = _Neighbors(operator, leverage, counts)
         try:
-            result = _lead(estimator, neighbors, n_clusters, random_state)
-            found = (result.embedding, result.labels, n_clusters, estimator.affinity_matrix_)
-            sure = (
-                spectral.memberships(*found, estimator._assign())
-                if known is None
-                else spectral.certain(known, n_clusters)
-            )
+            graph = graph_of(_Neighbors(operator, leverage, counts), recipe)
+            whole = _lead(graph, recipe, rng, known)
         except processes.LostPeer:
             raise
         except BaseException:
             processes.tell(_FAILED, 0)
             raise
-        labels = torch.from_numpy(result.labels if known is None else known)
+        sure = whole.memberships
+        labels = torch.from_numpy(whole.labels)
         clusters, probabilities = map(torch.from_numpy, (sure.clusters, sure.probabilities))
         processes.tell(_LABELS, 0)
     else:
         _follow(operator, counts)
     for rows in (labels, clusters, probabilities):
         processes.broadcast(rows, 0)
-    estimator.coefficients_ = operator
     own = slice(start, start + operator.n)
-    estimator.labels_ = labels[own].numpy().copy()
-    share = spectral.Memberships(clusters[own].numpy(), probabilities[own].numpy(), n_clusters)
-    estimator._set_memberships(share)
+    share = Memberships(clusters[own].numpy(), probabilities[own].numpy(), K)
+    embedding = None if whole is None else whole.embedding
+    estimator._take_partition(Partition(labels[own].numpy().copy(), share, embedding), graph)
     estimator.share_ = (start, N)
-    if processes.rank() == 0:
-        estimator.all_labels_ = labels.numpy()
-        estimator._all_memberships = sure
+    if whole is not None:
+        estimator.all_labels_, estimator._whole_partition = whole.labels, whole
 
 
 class _Neighbors(Operator):
@@ -167,22 +164,14 @@ def _scanned(
 
 
 def _lead(
-    estimator: Any, neighbors: _Neighbors, n_clusters: int, random_state: np.random.RandomState
-) -> spectral.SpectralResult:
-    matrix = affinities.get(estimator.affinity, n_clusters)(neighbors, n_clusters)
-    assert issparse(matrix)
-    options: dict[str, Any] = {"assign": estimator._assign(), "random_state": random_state}
-    if neighbors.n <= SMALLEST_SHARED or neighbors.device.type != "cpu":
+    graph: Graph, recipe: Recipe, rng: np.random.RandomState, known: np.ndarray | None
+) -> Partition:
+    if graph.n <= SMALLEST_SHARED or graph.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
-        options["device"] = spectral.place_for(matrix, neighbors.device)
-        options["assign_device"] = spectral.place_for_rows(neighbors.device)
-        result = spectral.cluster(matrix, n_clusters, **options)
-    else:
-        processes.tell(_PRODUCTS, 0)
-        result = shared_spectral.cluster(matrix, n_clusters, **options)
-    estimator.affinity_matrix_ = matrix
-    estimator._set_embedding(result.embedding)
-    return result
+        return partition(graph, recipe, rng, known)
+    processes.tell(_PRODUCTS, 0)
+    with sharing() as shared:
+        return partition(graph, recipe, rng, known, shared)
 
 
 def _follow(operator: Operator, counts: list[int]) -> None:
@@ -196,7 +185,7 @@ def _follow(operator: Operator, counts: list[int]) -> None:
         if order % _ORDERS in (_NEIGHBORS, _COSINES):
             _scanned(operator, order, k, counts)
         else:
-            shared_spectral.serve_products()
+            serve_products()
 
 
 def gather(estimator: Any) -> None:
@@ -218,11 +207,10 @@ def gather(estimator: Any) -> None:
     for name, rows in whole.items():
         assert rows is not None
         setattr(estimator, name, rows if name.startswith("_") else rows.numpy())
-    estimator.labels_ = estimator.all_labels_
-    estimator._set_memberships(estimator._all_memberships)
+    estimator._take_partition(estimator._whole_partition)
     # Solved again where it is needed: the one there is knows this process's samples alone.
     estimator._operator = None
-    del estimator.share_, estimator.coefficients_
+    del estimator.share_, estimator.coefficients_, estimator._whole_partition
 
 
 def check_whole(estimator: Any) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,17 +9,13 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
-from torch.nn.functional import interpolate
 
-from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.io import Streamed, check_finite, unmasked
 from dcfsc.io.images import channels_first, check_size
-from dcfsc.io.streamed import BLOCK_BYTES, require_room
-from dcfsc.io.working_size import working_shape
+from dcfsc.io.streamed import require_room
 from dcfsc.parameters import FLAG, NONE, POSITIVE, Kind, one_of, table, whole
-from dcfsc.progress import stage
-from dcfsc.representations.choice import NAME
+from dcfsc.representations import NAME
 
 LAM = POSITIVE | one_of("auto")
 SUBSPACE_DIM = (POSITIVE | NONE).needs("lam", "auto")
@@ -138,99 +131,6 @@ def check_n_clusters(n_clusters: Any, n_samples: int, least: int = 1) -> int:
             "give more samples or ask for fewer clusters."
         )
     return count
-
-
-def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
-    """Groups (n,) of equal samples of X (n, ...), numbered by first appearance; None if over K.
-
-    None is the answer for ordinary data, and it is known after K + 1 samples that differ. With
-    fewer groups than clusters a warning says how many. Where samples are divided among processes,
-    the groups are those of all of them.
-    """
-    number: dict[bytes, int] = {}
-    groups = np.empty(len(X), np.int64)
-    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    samples = (x for i in range(0, len(X), rows) for x in X[i : i + rows])
-    for i, sample in enumerate(samples):
-        key = hashlib.sha256((sample + 0).tobytes()).digest()  # -0.0 is 0.0
-        groups[i] = number.setdefault(key, len(number))
-        if len(number) > n_clusters:
-            break
-    keys = torch.frombuffer(bytearray(b"".join(number)), dtype=torch.uint8).view(-1, 32)
-    everyone = dict.fromkeys(key.tobytes() for key in processes.gather_rows(keys).numpy())
-    if len(everyone) > n_clusters:
-        return None
-    if len(everyone) < n_clusters:
-        clusters = "1 cluster was" if len(everyone) == 1 else f"{len(everyone)} clusters were"
-        warnings.warn(
-            f"{clusters} found where {n_clusters} were asked for: the "
-            f"{int(processes.total_number(len(X)))} samples have {len(everyone)} distinct "
-            "values.",
-            UserWarning,
-            stacklevel=5,
-        )
-    place = {key: group for group, key in enumerate(everyone)}
-    return np.array([place[key] for key in number], np.int64)[groups]
-
-
-def compared_shape(shape: tuple[int, ...], working_size: Any) -> tuple[int, ...]:
-    """The shape of a sample (..., h, w) when it is compared; ``working_size`` is of images."""
-    if isinstance(working_size, str):
-        reduced = working_shape(shape)
-        if reduced != shape:
-            stage("images are compared at %d x %d", *reduced[-2:])
-        return reduced
-    if working_size is None:
-        return shape
-    if len(shape) == 1:
-        raise InputError(
-            f"working_size={working_size!r} has no effect: the samples are vectors, not images."
-        )
-    return (*shape[:-2], *map(int, working_size))
-
-
-def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Features as a floating tensor on the device; integers become float32.
-
-    Images of another shape than ``shape`` are reduced or enlarged to it, a block at a time.
-    """
-    if shape is not None and tuple(X.shape[1:]) != shape:
-        return torch.cat([_resized(block, device, shape) for block in _blocks(X)])
-    if isinstance(X, Streamed) or not X.flags.writeable:  # a tensor is always writeable
-        kind = torch.float64 if X.dtype == np.float64 else torch.float32
-        if device.type == "cpu":
-            require_room("X", X.size * kind.itemsize)
-        features = torch.empty(X.shape, dtype=kind, device=device)
-        start = 0
-        for block in _blocks(X):
-            features[start : start + len(block)] = torch.from_numpy(block).to(device)
-            start += len(block)
-        return features
-    if X.dtype == np.uint8:
-        return torch.from_numpy(X).to(device).to(torch.float32)
-    return torch.from_numpy(np.ascontiguousarray(X)).to(device)
-
-
-def _blocks(X: Any) -> Iterator[np.ndarray]:
-    """The rows of X, some at a time, in memory that a tensor may share."""
-    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    return (writeable(X[start : start + rows]) for start in range(0, len(X), rows))
-
-
-def _resized(block: np.ndarray, device: torch.device, shape: tuple[int, ...]) -> Tensor:
-    """Images (n, h, w) or (n, c, h, w) at another height and width, as a floating tensor."""
-    pixels = torch.from_numpy(block).to(device)
-    planes = pixels.reshape(len(block), -1, *block.shape[-2:])
-    planes = planes if planes.is_floating_point() else planes.float()
-    small = interpolate(planes, shape[-2:], mode="bicubic", antialias=True)
-    if block.dtype == np.uint8:
-        small.clamp_(0.0, 255.0)
-    return small.reshape(len(block), *shape)
-
-
-def writeable(X: Any) -> np.ndarray:
-    """X itself where a tensor may share its memory, else a copy: if it is read-only or strided."""
-    return np.require(X, requirements=("C", "W"))
 
 
 def local_generator(random_state: np.random.RandomState, device: str = "cpu") -> torch.Generator:

@@ -16,7 +16,7 @@ from dcfsc import networks, processes, spectral
 from dcfsc.affinity import Joined, TopK, by_degrees
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import Kind, real, whole
-from dcfsc.representations.stability import ASSIGN
+from dcfsc.pipeline import ASSIGN
 from dcfsc.self_expression import Operator
 from dcfsc.training import Checkpoint, History, check_compilable, check_precision
 from dcfsc.training.progress import progress_bar
@@ -73,11 +73,9 @@ CLUSTERING = (
     "affinity_matrix_",
     "embedding_",
     "eigenvalues_",
-    "_embedding",
     "confidence_",
     "next_best_",
-    "_memberships",
-    "_all_memberships",
+    "_partition",
 )
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 

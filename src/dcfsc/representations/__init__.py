@@ -1,17 +1,17 @@
-"""Representations: ways to compare samples, and the choice of one.
+"""Representations: ways to compare samples.
 
 A new one is a file with a subclass of :class:`Representation` and a line in
-``choice.REPRESENTATIONS``.
+``registry.REPRESENTATIONS``.
 """
 
 from .base import Part, Representation
-from .choice import REPRESENTATIONS, choose, create, names, restore
+from .registry import NAME, REPRESENTATIONS, create, names, restore
 
 __all__ = [
+    "NAME",
     "REPRESENTATIONS",
     "Part",
     "Representation",
-    "choose",
     "create",
     "names",
     "restore",

@@ -32,13 +32,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import spectral
 from dcfsc.neighbors import unit_rows
+from dcfsc.pipeline import MOST_SAMPLES, Recipe, graph_of, labels_of
 from dcfsc.self_expression import CosineForm, Operator, squared_singular_values
 
-from .base import Part, Representation, Setting, is_image, need_unit_length_without_ridge, restored
-from .stability import ASSIGN, MOST_SAMPLES, TOPK
+from .base import Part, Representation, is_image, need_unit_length_without_ridge, restored
 
+STARTS = 10  # of k-means, for the partition by each rank
 FLAT = 4  # dimensions of the linear span of a flat of dimension three
 MOST_FEATURES = 1024  # of samples that "auto" looks at: it needs the spectrum of their Gram matrix
 OUTSIDE = 4e-4  # share of the variance that flats leave to noise
@@ -60,17 +60,17 @@ class AffineSubspaces(Representation):
     keeps_lengths = True
     mean: Tensor
     W: Tensor
-    _fitted: tuple[Tensor, float] | None = None  # a sample, and what its flats leave out
+    _fitted: float | None = None  # what the flats of the sample leave out, once found by `suits`
 
     @classmethod
-    def obstacle(cls, setting: Setting) -> str | None:
-        return need_unit_length_without_ridge(cls.name, setting)
+    def obstacle(cls, recipe: Recipe) -> str | None:
+        return need_unit_length_without_ridge(cls.name, recipe)
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
-        d = math.prod(setting.sample_shape)
-        low = 2 * FLAT * setting.n_clusters <= d <= MOST_FEATURES
-        return low and not is_image(setting.sample_shape) and cls.obstacle(setting) is None
+    def considered(cls, recipe: Recipe) -> bool:
+        d = math.prod(recipe.sample_shape)
+        low = 2 * FLAT * recipe.n_clusters <= d <= MOST_FEATURES
+        return low and not is_image(recipe.sample_shape) and cls.obstacle(recipe) is None
 
     def suits(self, X: Tensor) -> bool:
         """Whether K flats off the origin hold nearly all of the variance.
@@ -80,7 +80,7 @@ class AffineSubspaces(Representation):
         satisfy X w = 1 for some w. Subspaces through the origin do not, and need no homogeneous
         coordinate.
         """
-        most = FLAT * self.setting.n_clusters
+        most = FLAT * self.recipe.n_clusters
         if not 3 * most < len(X) < MOST_SAMPLES:  # so many are a sample of still more
             return False
         Z = _small(X)
@@ -88,19 +88,22 @@ class AffineSubspaces(Representation):
         Z = Z / torch.where(scale > 0, scale, 1.0)
         if outside(Z, most) > OUTSIDE or missed(Z, most) >= MISSED:
             return False
-        self.fit(X)
-        assert self._fitted is not None
-        return self._fitted[1] <= BENT
+        self._fitted = self._fit(X)
+        return self._fitted <= BENT
 
     def solve_part(self, part: Part) -> Operator:
-        alone = AffineSubspaces(self.setting)
-        alone.fit(part.Z)
-        return alone.solve(alone.transform(part.Z))
+        alone = AffineSubspaces(self.recipe)
+        return alone.solve(alone.fit_transform(part.Z))
 
-    def fit(self, Z: Tensor) -> None:
-        if self._fitted is not None and self._fitted[0] is Z:
-            return  # by `suits`
-        K = self.setting.n_clusters
+    def fit_transform(self, Z: Tensor) -> Tensor:
+        if self._fitted is None:
+            self._fit(Z)
+        self._fitted = None
+        return self.transform(Z)
+
+    def _fit(self, Z: Tensor) -> float:
+        """Find the directions; the share of the variance that the flats leave out."""
+        K = self.recipe.n_clusters
         X = _small(Z)
         self.mean = Z.double().mean(dim=0)
         X = X - X.mean(dim=0)
@@ -120,21 +123,13 @@ class AffineSubspaces(Representation):
         W[:-1] /= float(Z.abs().max().double()) or 1.0
         W[-1] *= size or 1.0
         self.W = W
-        self._fitted = Z, outside_of_flats(X, found)
+        return outside_of_flats(X, found)
 
     def _partition(self, R: Tensor) -> np.ndarray:
-        K, graph = self.setting.n_clusters, TOPK(CosineForm(R), self.setting.n_clusters)
-        return spectral.cluster(
-            graph,
-            K,
-            assign=ASSIGN,
-            random_state=0,
-            device=spectral.place_for(graph, R.device),
-            assign_device=spectral.place_for_rows(R.device),
-        ).labels
+        graph = graph_of(CosineForm(R), self.recipe)
+        return labels_of(graph, self.recipe, np.random.RandomState(0), STARTS)
 
     def transform(self, Z: Tensor) -> Tensor:
-        self._fitted = None  # a model does not keep the sample
         return unit_rows((Z.double() - self.mean) @ self.W[:-1] + self.W[-1]).to(Z.dtype)
 
     @property
@@ -148,7 +143,7 @@ class AffineSubspaces(Representation):
         return {"mean": self.mean, "directions": self.W}, {}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
-        d = math.prod(self.setting.sample_shape)
+        d = math.prod(self.recipe.sample_shape)
         self.mean = restored(tensors, "mean", (d,), device)
         self.W = restored(tensors, "directions", (d + 1, None), device)
 

@@ -5,51 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.neighbors import unit_rows
-from dcfsc.self_expression import (
-    ClosedForm,
-    Operator,
-    smaller_gram,
-    solve,
-    solve_for_dof,
-    target_dof,
-)
-
-# The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
-# is not measured on (research/docs/experiments.md).
-SUBSPACE_DIM = 3.0
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a fit was asked for, as far as representations need to know it.
-
-    ``sample_shape`` is that of a sample before it was flattened; ``lam`` and ``subspace_dim`` are
-    None where they were not given; ``unit_length`` says whether rows were scaled to it;
-    ``sparse_exact`` whether the affinity is a sparse graph found by the exact search; ``signs``
-    which neighbors it keeps.
-    """
-
-    sample_shape: tuple[int, ...]
-    n_clusters: int
-    lam: float | None = None
-    subspace_dim: float | None = None
-    form: str = "auto"
-    unit_length: bool = True
-    sparse_exact: bool = True
-    signs: str = "auto"
-
-    @property
-    def ridge_given(self) -> bool:
-        """Whether the user asked for a certain ridge, on the samples as they are."""
-        given = self.lam is not None or self.subspace_dim is not None or self.form != "auto"
-        return given or not self.unit_length
+from dcfsc.pipeline import Recipe
+from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve, solve_for_dof
 
 
 class Part:
@@ -58,9 +21,9 @@ class Part:
     # No cached_property: in Python 3.11 it has one lock for all parts, which threads wait for.
     _closed_form: ClosedForm | None = None
 
-    def __init__(self, Z: Tensor, index: Tensor, setting: Setting, gram: Tensor | None = None):
+    def __init__(self, Z: Tensor, index: Tensor, recipe: Recipe, gram: Tensor | None = None):
         """``gram`` is what :attr:`gram` says, if it is known."""
-        self.index, self.setting, self._gram = index, setting, gram
+        self.index, self.recipe, self._gram = index, recipe, gram
         self.Z = Z[index]
 
     @property
@@ -73,12 +36,10 @@ class Part:
     @property
     def closed_form(self) -> ClosedForm:
         """The closed form of the rows as they are, which several representations start from."""
-        if self._closed_form is None and self.setting.lam is not None:
-            self._closed_form = solve(self.Z, self.setting.lam)
+        if self._closed_form is None and self.recipe.lam is not None:
+            self._closed_form = solve(self.Z, self.recipe.lam)
         if self._closed_form is None:
-            m = SUBSPACE_DIM if self.setting.subspace_dim is None else self.setting.subspace_dim
-            dof = target_dof(self.setting.n_clusters, m)
-            self._closed_form = solve_for_dof(self.Z, dof, self.gram.clone())
+            self._closed_form = solve_for_dof(self.Z, self.recipe.dof, self.gram.clone())
         return self._closed_form
 
 
@@ -87,9 +48,9 @@ class Representation(ABC):
 
     The samples come as rows Z (N, d), flat and, unless the user wished otherwise or it keeps
     lengths, of unit length.
-    :meth:`fit` learns from a sample of them, :meth:`transform` gives what is kept of the training
-    samples, :meth:`solve` the operator on that, and :meth:`transform_unseen` the rows whose codes
-    the operator can give.
+    :meth:`fit_transform` learns from a sample of them and gives what is kept of it,
+    :meth:`transform` what is kept of others, :meth:`solve` the operator on that, and
+    :meth:`transform_unseen` the rows whose codes the operator can give.
 
     Attributes
     ----------
@@ -98,7 +59,7 @@ class Representation(ABC):
     has_ridge : bool
         Whether its operator has a ridge, and with it ``lam`` and effective degrees of freedom.
     learns : bool
-        Whether it learns from a sample; then it has :meth:`fit`, and tensors in its state.
+        Whether it learns from a sample; then it has tensors in its state.
     keeps_lengths : bool
         Whether it takes rows as they are given, where others take them at unit length.
     """
@@ -108,16 +69,16 @@ class Representation(ABC):
     learns: ClassVar[bool] = False
     keeps_lengths: ClassVar[bool] = False
 
-    def __init__(self, setting: Setting):
-        self.setting = setting
+    def __init__(self, recipe: Recipe):
+        self.recipe = recipe
 
     @classmethod
-    def obstacle(cls, setting: Setting) -> str | None:
+    def obstacle(cls, recipe: Recipe) -> str | None:
         """Why this representation is not for such samples or options, or None if it is."""
         return None
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
+    def considered(cls, recipe: Recipe) -> bool:
         """Whether ``representation="auto"`` takes it for a candidate."""
         return False
 
@@ -134,20 +95,18 @@ class Representation(ABC):
 
     def rows(self, X: Tensor) -> Tensor:
         """The rows Z that it takes of samples X (n, d) as given."""
-        return X if self.keeps_lengths or not self.setting.unit_length else unit_rows(X)
+        return X if self.keeps_lengths or not self.recipe.unit_length else unit_rows(X)
 
     def prepare(self, Z: Tensor) -> None:  # noqa: B027
-        """Learn from the sample Z (n, d) what its parts may share when stability is measured."""
-
-    def share(self, Z: Tensor, products: Tensor) -> None:  # noqa: B027
-        """Keep, if it helps, the products Z Z' (n, n) in float64 of a sample that is everything."""
+        """Find in the sample Z (n, d) what its parts share; :meth:`fit_transform` takes it next."""
 
     @abstractmethod
     def solve_part(self, part: Part) -> Operator:
         """The operator of a part of the sample, seen as if there were no other samples."""
 
-    def fit(self, Z: Tensor) -> None:  # noqa: B027
-        """Learn from the sample Z (n, d)."""
+    def fit_transform(self, Z: Tensor) -> Tensor:
+        """Learn from the sample Z (n, d); what is kept of it, as by :meth:`transform`."""
+        return self.transform(Z)
 
     @abstractmethod
     def transform(self, Z: Tensor) -> Tensor:
@@ -160,12 +119,12 @@ class Representation(ABC):
     @property
     def row_shape(self) -> tuple[int, ...]:
         """The shape of what :meth:`transform` keeps of a sample; as wide as it, unless said."""
-        return (math.prod(self.setting.sample_shape),)
+        return (math.prod(self.recipe.sample_shape),)
 
     @property
     def row_width(self) -> int:
         """Features of a row that is compared, before anything is learned: an upper bound."""
-        return math.prod(self.setting.sample_shape)
+        return math.prod(self.recipe.sample_shape)
 
     @property
     def scans(self) -> int:
@@ -185,7 +144,7 @@ class Representation(ABC):
         """The operator of the samples whose transform is R (N, ...)."""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and JSON values that :meth:`restore` needs, besides the setting."""
+        """Tensors and JSON values that :meth:`restore` needs, besides the recipe."""
         return {}, {}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:  # noqa: B027
@@ -217,9 +176,9 @@ def scan_flops(n: int, d: int) -> float:
     return n**2 * (2.0 * d + PAIR)
 
 
-def need_unit_length_without_ridge(name: str, setting: Setting) -> str | None:
+def need_unit_length_without_ridge(name: str, recipe: Recipe) -> str | None:
     """Why a representation without a ridge is not for these options, if it is not."""
-    if setting.ridge_given:
+    if recipe.ridge_given:
         return (
             f"representation={name!r} has no ridge and takes rows of unit length; leave lam, "
             "subspace_dim, form and normalize at their defaults, or take representation='given'"

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from dcfsc.neighbors import unit_rows
+from dcfsc.pipeline import Recipe
 from dcfsc.self_expression import CosineForm, Operator
 
-from .base import Part, Representation, Setting, is_image, need_unit_length_without_ridge, restored
+from .base import Part, Representation, is_image, need_unit_length_without_ridge, restored
 
 FEWEST_FEATURES = 100
 MOST_NONZERO = 0.1  # images of digits have twice as much ink
@@ -36,13 +37,13 @@ class Counts(Representation):
     weights: Tensor
 
     @classmethod
-    def obstacle(cls, setting: Setting) -> str | None:
-        return need_unit_length_without_ridge(cls.name, setting)
+    def obstacle(cls, recipe: Recipe) -> str | None:
+        return need_unit_length_without_ridge(cls.name, recipe)
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
-        many = math.prod(setting.sample_shape) >= FEWEST_FEATURES
-        return many and not is_image(setting.sample_shape) and cls.obstacle(setting) is None
+    def considered(cls, recipe: Recipe) -> bool:
+        many = math.prod(recipe.sample_shape) >= FEWEST_FEATURES
+        return many and not is_image(recipe.sample_shape) and cls.obstacle(recipe) is None
 
     def suits(self, X: Tensor) -> bool:
         """Whether samples hold whole numbers, none negative, some above one, and mostly zero."""
@@ -51,12 +52,12 @@ class Counts(Representation):
         return float((X != 0).double().mean()) <= MOST_NONZERO and bool((X.round() == X).all())
 
     def solve_part(self, part: Part) -> Operator:
-        alone = Counts(self.setting)
-        alone.fit(part.Z)
-        return alone.solve(alone.transform(part.Z))
+        alone = Counts(self.recipe)
+        return alone.solve(alone.fit_transform(part.Z))
 
-    def fit(self, Z: Tensor) -> None:
+    def fit_transform(self, Z: Tensor) -> Tensor:
         self.weights = torch.log((1.0 + len(Z)) / (1.0 + (Z != 0).sum(dim=0, dtype=Z.dtype)))
+        return self.transform(Z)
 
     def transform(self, Z: Tensor) -> Tensor:
         return unit_rows(Z.sign() * Z.abs().log1p() * self.weights)

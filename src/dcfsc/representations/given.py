@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof, target_dof
-from dcfsc.self_expression.gram import fewer_samples
+from dcfsc.pipeline import Recipe
+from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof
 
-from .base import SUBSPACE_DIM, Part, Representation, Setting
+from .base import Part, Representation
 
 
 class Given(Representation):
@@ -23,18 +23,14 @@ class Given(Representation):
 
     name = "given"
     has_ridge = True
-    _products: tuple[Tensor, Tensor] | None = None  # all rows Z, and Z Z'
 
-    def __init__(self, setting: Setting):
-        super().__init__(setting)
-        self.lam = setting.lam
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe)
+        self.lam = recipe.lam
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
+    def considered(cls, recipe: Recipe) -> bool:
         return True
-
-    def share(self, Z: Tensor, products: Tensor) -> None:
-        self._products = Z, products
 
     def solve_part(self, part: Part) -> Operator:
         return part.closed_form
@@ -43,22 +39,13 @@ class Given(Representation):
         return Z
 
     def solve(self, R: Tensor) -> ClosedForm:
+        if self.lam is None and self.recipe.form == "auto":
+            operator = solve_for_dof(R, self.recipe.dof)
+            self.lam = operator.lam
+            return operator
         if self.lam is None:
-            m = self.setting.subspace_dim
-            dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM if m is None else m)
-            if self.setting.form == "auto":
-                operator = solve_for_dof(R, dof, self._known_products(R))
-                self.lam = operator.lam
-                return operator
-            self.lam = choose_lam(R, dof)
-        return solve(R, self.lam, form=self.setting.form)  # type: ignore[arg-type]
-
-    def _known_products(self, R: Tensor) -> Tensor | None:
-        """R R' if it was shared, and is what the closed form starts from; not kept."""
-        shared, self._products = self._products, None
-        if shared is None or shared[0] is not R or not fewer_samples(R):
-            return None
-        return shared[1]
+            self.lam = choose_lam(R, self.recipe.dof)
+        return solve(R, self.lam, form=self.recipe.form)  # type: ignore[arg-type]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {}, {"lam": self.lam}

@@ -27,16 +27,15 @@ from torch import Tensor
 
 from dcfsc.affinity import TopK
 from dcfsc.neighbors import unit_rows
+from dcfsc.pipeline import SUBSPACE_DIM, Recipe
 from dcfsc.self_expression import CosineForm, Operator, RidgeFactor, solve_for_dof, target_dof
 from dcfsc.self_expression.gram import row_chunks
 
 from .base import (
     DOUBLE,
     FACTOR,
-    SUBSPACE_DIM,
     Part,
     Representation,
-    Setting,
     learning_flops,
     need_unit_length_without_ridge,
     restored,
@@ -58,16 +57,17 @@ class NeighborMetric(Representation):
     T: Tensor
 
     @classmethod
-    def obstacle(cls, setting: Setting) -> str | None:
-        return need_unit_length_without_ridge(cls.name, setting)
+    def obstacle(cls, recipe: Recipe) -> str | None:
+        return need_unit_length_without_ridge(cls.name, recipe)
 
     def solve_part(self, part: Part) -> Operator:
         Z, d = in_span(part.Z, part.gram), part.Z.shape[1]
-        T = neighbor_metric(Z, self.setting.n_clusters, self.rounds, part.closed_form, d)
+        T = neighbor_metric(Z, self.recipe.n_clusters, self.rounds, part.closed_form, d)
         return CosineForm(in_metric(Z, T))
 
-    def fit(self, Z: Tensor) -> None:
-        self.T = neighbor_metric(Z, self.setting.n_clusters, self.rounds)
+    def fit_transform(self, Z: Tensor) -> Tensor:
+        self.T = neighbor_metric(Z, self.recipe.n_clusters, self.rounds)
+        return self.transform(Z)
 
     def transform(self, Z: Tensor) -> Tensor:
         return in_metric(Z, self.T)
@@ -94,9 +94,9 @@ class NeighborMetricTwice(NeighborMetric):
     rounds = 2
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
-        few = int(np.prod(setting.sample_shape)) <= MOST_FEATURES
-        return few and cls.obstacle(setting) is None
+    def considered(cls, recipe: Recipe) -> bool:
+        few = int(np.prod(recipe.sample_shape)) <= MOST_FEATURES
+        return few and cls.obstacle(recipe) is None
 
 
 def metric_flops(n: int, d: int, rounds: int) -> float:

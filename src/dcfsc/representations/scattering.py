@@ -28,29 +28,26 @@ from dcfsc.errors import InputError
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.image_statistics import SMOOTH, roughness, smooth_share
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
-from dcfsc.self_expression import Combined, CosineForm, solve_for_dof, target_dof
+from dcfsc.pipeline import Recipe
+from dcfsc.self_expression import Combined, CosineForm, solve_for_dof
 
 from .base import (
     DOUBLE,
     EIGENVECTORS,
-    SUBSPACE_DIM,
     Part,
     Representation,
-    Setting,
     is_image,
     learning_bytes,
     need_unit_length_without_ridge,
     restored,
 )
 from .neighbor_metric import in_metric, metric_flops, neighbor_metric
-from .stability import MOST_SAMPLES, sampled_rows
 
 SMALLEST_SIDE = 6  # a pixel is too large a part of a smaller image
 ENLARGED_SIDE = 16  # coefficients are averaged over 4 pixels: fewer would leave hardly any places
 MOST_PIXELS = 4096  # larger images cost minutes and gigabytes
 LOOKED_AT = 1000  # samples that say how images vary
 ROUGH = 0.7  # benchmark problems have 0.03 to 0.43, the same with shuffled pixels 0.95 to 1.08
-SMALL_MULTIPLE = 4  # of the sample's size: of more samples, what is known of it is a small part
 J = 2
 PATHS = 81  # of eight angles at two scales: 1 + 8 J + 64 J (J - 1) / 2
 PIXEL = 27e3  # operations for all of a pixel's paths
@@ -65,12 +62,11 @@ class ScatteringMetric(Representation):
     learns = True
     components: ScatteringComponents
     T: Tensor
-    _prepared: tuple[Tensor, Tensor] | None = None  # a sample, and its coefficients
-    _fitted: tuple[Tensor, int] | None = None  # the sample whose metric T is, for how many clusters
+    _prepared: Tensor | None = None  # the coefficients of the sample
 
     @classmethod
-    def obstacle(cls, setting: Setting) -> str | None:
-        shape = setting.sample_shape
+    def obstacle(cls, recipe: Recipe) -> str | None:
+        shape = recipe.sample_shape
         if (
             not is_image(shape)
             or min(shape[-2:]) < SMALLEST_SIDE
@@ -81,18 +77,18 @@ class ScatteringMetric(Representation):
                 f"side and at most {MOST_PIXELS:,} values; ScatteringFeatures makes features of "
                 "other images"
             )
-        if not setting.sparse_exact:
+        if not recipe.sparse_exact:
             return "representation='scattering' takes the affinity 'topk' with its exact search"
-        if setting.signs != "auto":
+        if recipe.signs != "auto":
             return (
                 "representation='scattering' compares mirror images by magnitude alone, so signs="
-                f"{setting.signs!r} has no effect; leave it out"
+                f"{recipe.signs!r} has no effect; leave it out"
             )
-        return need_unit_length_without_ridge(cls.name, setting)
+        return need_unit_length_without_ridge(cls.name, recipe)
 
     @classmethod
-    def considered(cls, setting: Setting) -> bool:
-        return cls.obstacle(setting) is None
+    def considered(cls, recipe: Recipe) -> bool:
+        return cls.obstacle(recipe) is None
 
     def head_start(self, Z: Tensor) -> float | None:
         """Zero if neighbors among the images Z (n, d) differ by light, infinite if they do not."""
@@ -101,16 +97,14 @@ class ScatteringMetric(Representation):
         if float(rows.min()) < 0:
             return None
         x = (rows / rows.max().clamp_min(torch.finfo(rows.dtype).tiny)).float()
-        x = x.reshape(len(x), -1, *self.setting.sample_shape[-2:])
+        x = x.reshape(len(x), -1, *self.recipe.sample_shape[-2:])
         if roughness(x) >= ROUGH:
             return None
-        dof = target_dof(self.setting.n_clusters, SUBSPACE_DIM)
-        nearest = solve_for_dof(rows, dof).topk(1)[1][:, 0]
+        nearest = solve_for_dof(rows, self.recipe.dof).topk(1)[1][:, 0]
         return 0.0 if smooth_share(x, x[nearest]) >= SMOOTH else math.inf
 
     def prepare(self, Z: Tensor) -> None:
         """Find the leading directions of the coefficients; parts of the sample share them."""
-        self._fitted = None
         x = self._images(Z)
         self.components = ScatteringComponents(
             tuple(x.shape[1:]), J, input_scale=largest_magnitude_scale([x]), device=Z.device
@@ -118,24 +112,21 @@ class ScatteringMetric(Representation):
         seen = torch.cat([self.components.coefficients(part) for part in x.split(CHUNK)])
         self.components.fit([seen], len(x), N_COMPONENTS, center=False)
         mirrored = self.components.transform(x.flip(-1))
-        self._prepared = Z, torch.stack([self.components.project(seen), mirrored], dim=1)
+        self._prepared = torch.stack([self.components.project(seen), mirrored], dim=1)
 
     def solve_part(self, part: Part) -> Combined:
         assert self._prepared is not None, "prepare comes first"
-        F = self._prepared[1][part.index]
-        T = neighbor_metric(F[:, 0].contiguous(), self.setting.n_clusters)
+        F = self._prepared[part.index]
+        T = neighbor_metric(F[:, 0].contiguous(), self.recipe.n_clusters)
         return self.solve(both_in_metric(F, T))
 
-    def fit(self, Z: Tensor) -> None:
-        K = self.setting.n_clusters
-        if self._fitted is not None and self._fitted[0] is Z and self._fitted[1] == K:
-            return  # while its stability was measured
-        if self._prepared is None or self._prepared[0] is not Z:
+    def fit_transform(self, Z: Tensor) -> Tensor:
+        if self._prepared is None:
             self.prepare(Z)
         assert self._prepared is not None
-        F = self._prepared[1][:, 0].contiguous()
-        self.T = neighbor_metric(F, K)
-        self._fitted = Z, K
+        F, self._prepared = self._prepared, None
+        self.T = neighbor_metric(F[:, 0].contiguous(), self.recipe.n_clusters)
+        return both_in_metric(F, self.T)
 
     def coefficients(self, Z: Tensor) -> Tensor:
         """Scattering coefficients (N, 2, k) of unit length: of images Z (N, d), and mirrored."""
@@ -143,24 +134,7 @@ class ScatteringMetric(Representation):
         return torch.stack([self.components.transform(y) for y in (x, x.flip(-1))], dim=1)
 
     def transform(self, Z: Tensor) -> Tensor:
-        prepared, self._prepared, self._fitted = self._prepared, None, None
-        if prepared is not None and prepared[0] is Z:
-            return both_in_metric(prepared[1], self.T)
-        if prepared is not None and MOST_SAMPLES < len(Z) <= SMALL_MULTIPLE * MOST_SAMPLES:
-            F = self._completed(Z, *prepared)
-        else:
-            F = self.coefficients(Z)
-        return both_in_metric(F, self.T)
-
-    def _completed(self, Z: Tensor, sample: Tensor, known: Tensor) -> Tensor:
-        """Coefficients of Z (N, d) of which some rows are the sample, whose own are known."""
-        own = torch.zeros(len(Z), dtype=torch.bool, device=Z.device)
-        own[torch.from_numpy(sampled_rows(len(Z))).to(Z.device)] = True
-        if not torch.equal(Z[own], sample):  # the sample of more rows, of several processes
-            return self.coefficients(Z)
-        F = known.new_empty(len(Z), *known.shape[1:])
-        F[own], F[~own] = known, self.coefficients(Z[~own])
-        return F
+        return both_in_metric(self.coefficients(Z), self.T)
 
     def transform_unseen(self, Z: Tensor) -> Tensor:
         return in_metric(self.components.transform(self._images(Z)), self.T)
@@ -184,11 +158,11 @@ class ScatteringMetric(Representation):
 
     @property
     def _n_coefficients(self) -> int:
-        *channels, h, w = enlarged_shape(self.setting.sample_shape)
+        *channels, h, w = enlarged_shape(self.recipe.sample_shape)
         return int(np.prod(channels)) * PATHS * (-(-h // 2**J)) * (-(-w // 2**J))
 
     def flops(self, n: int, N: int) -> float:
-        *channels, h, w = enlarged_shape(self.setting.sample_shape)
+        *channels, h, w = enlarged_shape(self.recipe.sample_shape)
         D, k = self._n_coefficients, min(n, self.row_width)
         pixels = int(np.prod(channels)) * (h + 2 * 2**J) * (w + 2 * 2**J)
         images = 2.0 * (n + N if n < N else n) * (PIXEL * pixels + 2.0 * D * k)
@@ -200,14 +174,14 @@ class ScatteringMetric(Representation):
         return learning_bytes(n, self._n_coefficients)
 
     def _images(self, Z: Tensor) -> Tensor:
-        return enlarged(Z.reshape(len(Z), *self.setting.sample_shape))
+        return enlarged(Z.reshape(len(Z), *self.recipe.sample_shape))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, values = self.components.state()
         return {"metric": self.T, **{_PREFIX + name: t for name, t in tensors.items()}}, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
-        shape = enlarged_shape(self.setting.sample_shape)
+        shape = enlarged_shape(self.recipe.sample_shape)
         if tuple(values.get("sample_shape", ())) != shape:
             raise InputError(
                 "its scattering features do not match its images; fit and save it again."

@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.base import clone
 
 from dcfsc.errors import InputError
-from dcfsc.estimators.number_of_clusters import Suggestion, suggest_k
+from dcfsc.estimators.suggest import suggest_k
 from dcfsc.io import Dataset
 from dcfsc.io.image_stream import StreamedImages
-from dcfsc.representations.stability import MOST_SAMPLES as MAX_SAMPLES
+from dcfsc.pipeline import MOST_SAMPLES as MAX_SAMPLES
+from dcfsc.selection import Suggestion
 
 
 def suggest_for_run(

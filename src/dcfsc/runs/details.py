@@ -32,11 +32,11 @@ PROFILE_FEATURES, PROFILE_ROWS = 1_000, 10_000
 
 def describe_details(estimator: Any, data: Dataset) -> Details:
     """The details of an estimator that was fitted on ``data``; labels only tell mistakes."""
-    A, embedding = estimator.affinity_matrix_, estimator._embedding
+    A, embedding = estimator.affinity_matrix_, estimator._partition.embedding
     A = A.tocsr() if sp.issparse(A) else A
     labels, K = np.asarray(estimator.labels_), estimator.n_clusters_
     mass = cluster_mass(A, labels, K)
-    memberships = estimator._memberships
+    memberships = estimator._partition.memberships
     certainty = memberships.confidence
     halves = spectral.halves(embedding, labels, K, estimator._assign())
     parts = (2 * labels + halves).astype(np.int32)

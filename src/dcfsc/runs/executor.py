@@ -21,9 +21,9 @@ import numpy as np
 from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.estimators.encoder_features import EncoderFeatures
-from dcfsc.estimators.number_of_clusters import Suggestion, options_for
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
+from dcfsc.estimators.suggest import options_for
 from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.digest import digest_of_labels
@@ -32,6 +32,7 @@ from dcfsc.journal import held
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
 from dcfsc.progress import stage
+from dcfsc.selection import Suggestion
 
 from . import checkpoint, life
 from .clusters import suggest_for_run

@@ -13,12 +13,12 @@ import numpy as np
 from dcfsc import metrics, processes
 from dcfsc.errors import without_folders
 from dcfsc.estimators.encoder_features import EncoderFeatures
-from dcfsc.estimators.number_of_clusters import Suggestion
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
 from dcfsc.io.images import FULL, Reading, check_size
 from dcfsc.machine import machine, resolve_device, versions
+from dcfsc.selection import Suggestion
 
 from .folder import ALL, FORMAT
 from .life import FEATURES, MODEL

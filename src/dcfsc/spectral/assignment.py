@@ -13,6 +13,7 @@ from dcfsc.spectral.embedding import Embedding, Seed, random_from
 from dcfsc.spectral.kmeans import kmeans
 
 METHODS = ("filtered", "kmeans", "cluster_qr", "discretize")
+STARTS = 10  # of k-means
 ROWS = ("auto", "unit", "random_walk", "plain")
 
 # A row this short holds rounding errors only (an eigenvector's entries are about N^-1/2).
@@ -28,9 +29,10 @@ def assign(
     method: str = "kmeans",
     rows: str = "auto",
     random_state: Seed = None,
-    n_init: int = 10,
+    n_init: int = STARTS,
     n_restarts: int = 1,
     device: str | torch.device | None = None,
+    grouped: np.ndarray | None = None,
 ) -> np.ndarray:
     """Labels (N,) int64 for ``n_clusters`` clusters, numbered by first appearance.
 
@@ -55,7 +57,7 @@ def assign(
     ``rows`` is what k-means and cluster_qr look at: "unit" (rows of V at length 1),
     "random_walk" (D^-1/2 V, scikit-learn's choice), "plain" (V); "auto" is "unit" for k-means
     and "plain" for cluster_qr. "filtered" has rows of length 1 and "discretize" its own scaling;
-    both take "auto" only.
+    both take "auto" only. ``grouped`` are the rows by `grouped_rows`, if they are known.
 
     Points set aside by the embedding (isolated or stray) and points with a zero row carry no
     evidence and join the largest cluster. If the rows hold fewer distinct groups than
@@ -72,7 +74,8 @@ def assign(
     K = _check_clusters(n_clusters, embedding, method)
     random = random_from(random_state)
 
-    V = _rows(embedding, K, method, rows)
+    known = rows == "auto" and method in ("kmeans", "filtered")
+    V = grouped if known and grouped is not None else _rows(embedding, K, method, rows)
     evident = ~embedding.set_aside & (_lengths(embedding.vectors) > ZERO_ROW)
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
@@ -183,6 +186,13 @@ def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
     """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
     V = embedding.vectors * spectral_filter(embedding.values, n_clusters)
     return unit_length(V, out=V)
+
+
+def grouped_rows(embedding: Embedding, n_clusters: int, method: str) -> np.ndarray:
+    """The rows (N, k) of the embedding at unit length, as k-means groups them."""
+    if method == "filtered":
+        return filtered_rows(embedding, n_clusters)
+    return unit_length(embedding.vectors)
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:

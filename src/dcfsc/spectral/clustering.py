@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from dcfsc.errors import InputError
+from dcfsc.graphs.graph import Affinity
 from dcfsc.spectral.assignment import assign as assign_labels
 from dcfsc.spectral.embedding import Embedding, Seed, embed, random_from
-from dcfsc.spectral.graph import Affinity
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,12 @@ def cluster(
     n_restarts: int = 1,
     tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
-    assign_device: str | torch.device | None = None,
-    labels: np.ndarray | None = None,
 ) -> SpectralResult:
     """Partition the points of ``affinity`` (N x N) into ``n_clusters`` clusters.
 
     The embedding has ``n_components`` eigenvectors, ``n_clusters`` unless given, and twice as many
     for the assignment "filtered" (more help only these and k-means). The other parameters are those
     of `embed` and, with ``assign`` naming the method, of `assign`. One seed drives both steps.
-    k-means runs on ``assign_device``, on ``device`` unless given. ``labels`` that are known already
-    are not looked for.
     """
     if not isinstance(n_clusters, int | np.integer) or isinstance(n_clusters, bool):
         raise InputError(f"n_clusters is {n_clusters!r}; give an integer.")
@@ -63,8 +59,6 @@ def cluster(
         tol=tol,
         device=device,
     )
-    if labels is not None:
-        return SpectralResult(labels, embedding)
     labels = assign_labels(
         embedding,
         int(n_clusters),
@@ -73,23 +67,9 @@ def cluster(
         random_state=random,
         n_init=n_init,
         n_restarts=n_restarts,
-        device=device if assign_device is None else assign_device,
+        device=device,
     )
     return SpectralResult(labels, embedding)
-
-
-def place_for(affinity: Affinity, device: torch.device) -> torch.device | None:
-    """Where the eigenproblem of an affinity is solved, if its coefficients live on ``device``.
-
-    None leaves the choice to the affinity: a tensor's own device, and the CPU for a matrix. A GPU
-    is quicker for graphs of every size.
-    """
-    return device if device.type == "cuda" and not isinstance(affinity, torch.Tensor) else None
-
-
-def place_for_rows(device: torch.device) -> torch.device | None:
-    """Where k-means runs, if the coefficients live on ``device``: None is the CPU."""
-    return device if device.type == "cuda" else None  # it needs double precision
 
 
 def default_components(assign: str, n_clusters: int, n: int = 0) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dcfsc.spectral.assignment import filtered_rows, unit_length
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.embedding import Embedding
 
 KEPT = 4  # clusters that are remembered of a point
@@ -45,14 +45,19 @@ class Memberships:
 
 
 def memberships(
-    embedding: Embedding, labels: np.ndarray, n_clusters: int, A: Any, assign: str = "kmeans"
+    embedding: Embedding,
+    labels: np.ndarray,
+    n_clusters: int,
+    A: Any,
+    assign: str = "kmeans",
+    rows: np.ndarray | None = None,
 ) -> Memberships:
     """Probabilities of the clusters for the points of an affinity A (N, N) that was cut.
 
         p_ic = exp(-b |r_i - m_c|^2) / sum_c' exp(-b |r_i - m_c'|^2)
 
-    r_i is the row of the embedding that the assignment ``assign`` grouped, at unit length, and m_c
-    the mean of the rows of cluster c. The embedding says who is in doubt, and the affinity how
+    r_i is the row of the embedding that the assignment ``assign`` grouped, at unit length (``rows``
+    if they are known), and m_c the mean of the rows of cluster c. The embedding says who is in doubt, and the affinity how
     much doubt there is on the whole: the sharpness b is the one at which the mean probability of a
     point's own cluster is the mean share of its affinity that lies in that cluster,
 
@@ -61,7 +66,7 @@ def memberships(
     Points set aside by the embedding carry no evidence: every cluster is as likely for them.
     Memory N m, and no N x N matrix beside A.
     """
-    rows = grouped_rows(embedding, n_clusters, assign)
+    rows = grouped_rows(embedding, n_clusters, assign) if rows is None else rows
     size = np.bincount(labels, minlength=n_clusters)
     one_hot = sp.csr_array((np.ones(len(labels)), labels, np.arange(len(labels) + 1)))
     one_hot.resize((len(labels), n_clusters))
@@ -91,13 +96,6 @@ def certain(labels: np.ndarray, n_clusters: int) -> Memberships:
     probabilities = np.zeros(clusters.shape, np.float32)
     probabilities[:, 0] = 1.0
     return Memberships(clusters.astype(np.int32), probabilities, n_clusters)
-
-
-def grouped_rows(embedding: Embedding, n_clusters: int, assign: str) -> np.ndarray:
-    """The rows (N, k) of the embedding that an assignment groups, at unit length."""
-    if assign == "filtered":
-        return filtered_rows(embedding, n_clusters)
-    return unit_length(embedding.vectors)
 
 
 def _nearness(rows: np.ndarray, means: np.ndarray, size: np.ndarray) -> np.ndarray:

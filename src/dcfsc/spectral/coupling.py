@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from dcfsc.spectral.confidence import grouped_rows
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.embedding import Embedding
 from dcfsc.spectral.kmeans import kmeans
 

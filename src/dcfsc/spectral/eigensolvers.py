@@ -26,7 +26,7 @@ import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
-from dcfsc.spectral.graph import DenseAffinity, NormalizedAffinity, SparseAffinity
+from dcfsc.graphs.graph import DenseAffinity, NormalizedAffinity, SparseAffinity
 
 Eigenpairs: TypeAlias = tuple[Tensor, Tensor]  # values (k,) descending, vectors (n, k)
 Solver: TypeAlias = Callable[[NormalizedAffinity, int, float, np.ndarray], "Eigenpairs | None"]

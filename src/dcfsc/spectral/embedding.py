@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,9 +15,9 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.graphs import Affinity, Graph, NormalizedAffinity, read_affinity
+from dcfsc.graphs.graph import check_range
 from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, components, residual
-from dcfsc.spectral.graph import Affinity, NormalizedAffinity
-from dcfsc.spectral.reading import read_affinity
 
 logger = logging.getLogger("dcfsc")
 
@@ -70,6 +71,10 @@ class Embedding:
     regularization: float
     tau: float
 
+    def leading(self, k: int) -> Embedding:
+        """The same with its first k eigenpairs."""
+        return replace(self, vectors=self.vectors[:, :k], values=self.values[:k])
+
     def random_walk_vectors(self) -> np.ndarray:
         """D_t^-1/2 V (N, k): right eigenvectors of the random walk D_t^-1 (A + tau/n 11')."""
         root = np.sqrt(self.degrees + self.tau)
@@ -78,7 +83,7 @@ class Embedding:
 
 
 def embed(
-    affinity: Affinity,
+    affinity: Affinity | Graph,
     n_components: int,
     *,
     n_clusters: int | None = None,
@@ -87,12 +92,14 @@ def embed(
     random_state: Seed = None,
     tol: float | Literal["auto"] = "auto",
     device: str | torch.device | None = None,
+    shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
 ) -> Embedding:
     """Eigenvectors of D^-1/2 A D^-1/2 for the ``n_components`` largest eigenvalues.
 
     ``affinity`` (N x N, non-negative, symmetric) is a NumPy array, a torch tensor (dense or
-    sparse; the eigenproblem is solved on its device, or on ``device``) or a SciPy sparse matrix.
-    Its diagonal is ignored, as in Ng, Jordan and Weiss (2001) and in scikit-learn.
+    sparse; the eigenproblem is solved on its device, or on ``device``), a SciPy sparse matrix, or
+    a graph that was read from one. Its diagonal is ignored, as in Ng, Jordan and Weiss (2001) and
+    in scikit-learn.
 
     ``solver``: "eigh" (dense), "arpack" (Lanczos), "block" (block Chebyshev-Davidson, in torch)
     or "auto": "eigh" for up to 500 points or a quarter of the spectrum, else "arpack" for a
@@ -112,11 +119,13 @@ def embed(
     ``n_components`` unless given.
 
     ``random_state`` fixes the solvers' starting vectors; global random state is never touched.
+    ``shared`` replaces the normalized affinity by one whose products several processes compute.
     """
     if solver != "auto" and solver not in SOLVERS:
         raise unknown_name("solver", solver, ["auto", *SOLVERS])
     share = _check_share(regularization)
     graph = read_affinity(affinity, device)
+    check_range(0.0, float(graph.degrees.max()))
     tol = _check_tol(tol, graph.n)
     k = _check_components(n_components, graph.n)
     # Drawn before anything else, so that a seed leaves the stream at the same place whatever
@@ -124,7 +133,7 @@ def embed(
     start = random_from(random_state).uniform(-1.0, 1.0, graph.n)
 
     isolated = graph.degrees == 0
-    component = graph.components()
+    component = graph.components
     keep, share, left = _regularize(component, isolated, n_clusters or k, share)
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
@@ -135,7 +144,8 @@ def embed(
         worst, used = residual(S, *on_device), "components"
     else:
         order = _preference(S, k, solver, multiple=left > 1 and tau == 0)
-        values, vectors, worst, used = _solve(S, k, order, tol, start[keep])
+        products = S if shared is None else shared(S)
+        values, vectors, worst, used = _solve(products, k, order, tol, start[keep])
     values, vectors = _at_all_points(values, vectors, keep, k)
     return Embedding(
         vectors=vectors,

@@ -9,28 +9,16 @@ residual is small enough, are taken in one place: processes on unlike machines c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from dcfsc import processes
-from dcfsc.spectral.assignment import assign as assign_labels
-from dcfsc.spectral.clustering import SpectralResult, default_components
-from dcfsc.spectral.eigensolvers import components, residual
-from dcfsc.spectral.embedding import (
-    Embedding,
-    Seed,
-    _at_all_points,
-    _check_components,
-    _check_tol,
-    _preference,
-    _regularize,
-    _solve,
-    random_from,
-)
-from dcfsc.spectral.graph import NormalizedAffinity, SparseAffinity
-from dcfsc.spectral.reading import read_affinity
+from dcfsc.graphs.graph import NormalizedAffinity, SparseAffinity
 
 _END, _ROWS, _MULTIPLY = range(3)
 
@@ -63,21 +51,21 @@ class ShardedAffinity(NormalizedAffinity):
         return self._S.dense()
 
 
-def cluster(
-    affinity: sp.csr_array, n_clusters: int, *, assign: str = "kmeans", random_state: Seed = None
-) -> SpectralResult:
-    """`dcfsc.spectral.cluster` with shared products; for the first process, on the CPU.
+@contextmanager
+def sharing() -> Iterator[Callable[[NormalizedAffinity], NormalizedAffinity]]:
+    """What shares the products of an affinity with the other processes, for the first one.
 
     The others are in :func:`serve_products` meanwhile.
     """
-    random = random_from(random_state)
+
+    def shared(S: NormalizedAffinity) -> NormalizedAffinity:
+        assert isinstance(S, SparseAffinity)
+        return ShardedAffinity(S)
+
     try:
-        wanted = default_components(assign, n_clusters, affinity.shape[0])
-        embedding = _embed(affinity, wanted, n_clusters, random)
+        yield shared
     finally:
         processes.tell(_END, 0, 0)
-    labels = assign_labels(embedding, n_clusters, method=assign, random_state=random)
-    return SpectralResult(labels, embedding)
 
 
 def serve_products() -> None:
@@ -113,43 +101,6 @@ def _shares(n: int) -> list[slice]:
 
 def _counts(n: int) -> list[int]:
     return [share.stop - share.start for share in _shares(n)]
-
-
-def _embed(
-    affinity: sp.csr_array, n_components: int, n_clusters: int, random: np.random.RandomState
-) -> Embedding:
-    """`embed` with its defaults, and products by all processes."""
-    graph = read_affinity(affinity)
-    tol = _check_tol("auto", graph.n)
-    k = _check_components(n_components, graph.n)
-    start = random.uniform(-1.0, 1.0, graph.n)
-    isolated = graph.degrees == 0
-    component = graph.components()
-    keep, share, left = _regularize(component, isolated, n_clusters, None)
-    kept = graph.subgraph(keep)
-    tau = share * float(kept.degrees.mean())
-    S = kept.normalized(tau)
-    assert isinstance(S, SparseAffinity)
-    if left == k and tau == 0:
-        values, vectors = components(component[keep], kept.degrees)
-        worst, used = residual(S, torch.from_numpy(values), torch.from_numpy(vectors)), "components"
-    else:
-        order = _preference(S, k, "auto", multiple=left > 1 and tau == 0)
-        shared = ShardedAffinity(S)
-        values, vectors, worst, used = _solve(shared, k, order, tol, start[keep])
-    values, vectors = _at_all_points(values, vectors, keep, k)
-    return Embedding(
-        vectors=vectors,
-        values=values,
-        degrees=graph.degrees * graph.scale,
-        isolated=isolated,
-        set_aside=~keep,
-        n_connected=int(component.max()) + 1,
-        residual=worst,
-        solver=used,
-        regularization=share,
-        tau=tau * graph.scale,
-    )
 
 
 def _send_rows(B: sp.csr_array, target: int) -> None:

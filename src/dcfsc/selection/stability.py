@@ -10,7 +10,7 @@ Coarse cuts agree more easily. So candidates are compared by the information tha
 of another beyond chance, as a share of log K: a coarse cut has little to tell. This is a noisy
 measure. So the candidates come in an order of preference, and the first one is taken unless another
 leads by a margin. Parts are clustered only until that is decided. What is known of the samples may
-change the margin (:meth:`~.base.Representation.head_start`).
+change the margin (:meth:`dcfsc.representations.Representation.head_start`).
 
 References
 ----------
@@ -23,61 +23,43 @@ function approximation. NIPS 6, 1993.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dcfsc import metrics, processes, spectral
-from dcfsc.affinity import TopK
-from dcfsc.machine import leaves_a_core_idle, one_a_core
+from dcfsc import metrics
+from dcfsc.machine import one_a_core
+from dcfsc.pipeline import Recipe, graph_of, labels_of
 from dcfsc.progress import stage
+from dcfsc.representations import Part, Representation
 from dcfsc.self_expression.gram import outer_gram
 
-from .base import Part, Representation, Setting
-
-MOST_SAMPLES = 3000  # that a representation is fitted on
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
 LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
 MARGIN = 0.05  # by which a candidate must lead, unless the preferred one says another
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
-TOPK, ASSIGN = TopK(), "filtered"  # how the default clusters
 STARTS = 3  # of k-means, each improved: a part's partition is only compared
-ROOM = 3  # a part has more than so many times k samples
-
-
-def common_sample(Z: Tensor) -> Tensor:
-    """At most ``MOST_SAMPLES`` rows of all processes' Z, the same on each."""
-    N = processes.total_count(len(Z))
-    if N <= MOST_SAMPLES:
-        return processes.gather_rows(Z)
-    chosen = sampled_rows(N)
-    counts = processes.row_counts(len(Z), Z.device)
-    first = sum(counts[: processes.rank()])
-    own = chosen[(chosen >= first) & (chosen < first + len(Z))] - first
-    return processes.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
-
-
-def sampled_rows(n: int) -> np.ndarray:
-    """Sorted indices of the ``MOST_SAMPLES`` of n > MOST_SAMPLES rows that are a common sample."""
-    return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
+ROOM = 24  # a part has more samples
 
 
 def enough_samples(n: int, n_clusters: int) -> bool:
     """Whether parts of n samples have room for the clusters and for every sample's neighbors."""
-    return n > max(2 * n_clusters, ROOM * TOPK.k) / SHARE
+    return n > max(2 * n_clusters, ROOM) / SHARE
+
+
+def stability_of(candidate: Representation, Z: Tensor, recipe: Recipe) -> float:
+    """How well partitions of random parts of the rows Z (n, d) agree."""
+    candidate.prepare(Z)
+    agreements = {candidate.name: Agreements(recipe.n_clusters)}
+    _compare([candidate], _parts(Z, recipe, 1)[:LEAST_PARTS], len(Z), agreements)
+    return agreements[candidate.name].mean
 
 
 def race(
-    candidates: Sequence[Representation],
-    Z: Tensor,
-    setting: Setting,
-    margin: float = MARGIN,
-    affinity: TopK = TOPK,
+    candidates: Sequence[Representation], Z: Tensor, recipe: Recipe, margin: float = MARGIN
 ) -> tuple[Representation, dict[str, float]]:
     """The candidate to take for samples like Z (n, d), and the stability of each, by name.
 
@@ -85,22 +67,16 @@ def race(
     margin; the race ends where all others have left, or the best of those that lead is known.
     """
     favorite, others = candidates[0], list(candidates[1:])
-    judged = judged_rows(len(Z), setting.n_clusters)
     for candidate in candidates:
         stage("preparing the representation %s", candidate.name)
         candidate.prepare(Z)
-    agreements = {c.name: Agreements(setting.n_clusters) for c in candidates}
+    agreements = {c.name: Agreements(recipe.n_clusters) for c in candidates}
     leads: dict[str, Lead] = {}
-    parts = [torch.from_numpy(among).to(Z.device) for among in random_parts(len(judged))]
-    part_of = _parts(candidates, Z, torch.from_numpy(judged).to(Z.device), setting)
+    parts = _parts(Z, recipe, len(candidates))
     for number in range(LEAST_PARTS, PARTS + 1):
         stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
         new = parts[:number] if number == LEAST_PARTS else parts[number - 1 : number]
-        shown = [part_of(among) for among in new]
-        # Who is alone is taken: where a core would have nothing to do, it is fitted meanwhile.
-        alone = len(candidates) == 1 and leaves_a_core_idle(len(shown), Z.device)
-        fits = [partial(favorite.fit, Z)] if alone else []
-        _compare([favorite, *others], Z, shown, setting, affinity, agreements, fits)
+        _compare([favorite, *others], new, len(Z), agreements)
         reference = agreements[favorite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
         others = [c for c in others if leads[c.name].highest > margin]
@@ -108,69 +84,43 @@ def race(
             break
     ahead = [c for c in others if leads[c.name].mean > margin]
     chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favorite)
-    return chosen, {name: found.mean for name, found in agreements.items()}
+    return chosen, {name: agreement.mean for name, agreement in agreements.items()}
 
 
 def _compare(
     candidates: Sequence[Representation],
-    Z: Tensor,
     parts: Sequence[Part],
-    setting: Setting,
-    affinity: TopK,
+    n: int,
     agreements: dict[str, Agreements],
-    first: Sequence[Callable[[], None]] = (),
 ) -> None:
-    """Add the candidates' partitions of some parts of Z to their agreements.
-
-    ``first`` is other work, which begins before them.
-    """
+    """Add the candidates' partitions of some parts of n samples to their agreements."""
     # All parts by a candidate, then by the next: what they share is there when it is needed.
     work = [(candidate, part) for candidate in candidates for part in parts]
-    tasks: list[Callable[[], Any]] = [*first]
-    tasks += [partial(clustered, *pair, setting, affinity) for pair in work]
-    found = one_a_core(lambda task: task(), tasks, Z.device)[len(first) :]
-    for (candidate, part), labels in zip(work, found, strict=True):
-        everywhere = np.full(len(Z), -1)
+    partitions = one_a_core(lambda pair: clustered(*pair), work, parts[0].Z.device)
+    for (candidate, part), labels in zip(work, partitions, strict=True):
+        everywhere = np.full(n, -1)
         everywhere[part.index.cpu().numpy()] = labels
         agreements[candidate.name].add(everywhere)
 
 
-def _parts(
-    candidates: Sequence[Representation], Z: Tensor, judged: Tensor, setting: Setting
-) -> Callable[[Tensor], Part]:
-    """Parts of the rows ``judged`` of Z (n, d), by their places among these.
+def _parts(Z: Tensor, recipe: Recipe, candidates: int) -> list[Part]:
+    """Random parts of as many rows of Z (n, d) as are judged.
 
     Parts have most rows in common. So where several candidates are compared, and parts have no more
     rows than columns, all share the products of rows Z Z'.
     """
-    shared = len(candidates) > 1 and int(SHARE * len(judged)) <= Z.shape[1]
-    products = outer_gram(Z[judged]) if shared else None
-    if products is not None and len(judged) == len(Z):
-        for candidate in candidates:
-            candidate.share(Z, products)
-
-    def part_of(among: Tensor) -> Part:
-        gram = None if products is None else products[among[:, None], among]
-        return Part(Z, judged[among], setting, gram)
-
-    return part_of
+    judged = torch.from_numpy(judged_rows(len(Z), recipe.n_clusters)).to(Z.device)
+    chosen = [torch.from_numpy(among).to(Z.device) for among in random_parts(len(judged))]
+    if candidates == 1 or len(chosen[0]) > Z.shape[1]:
+        return [Part(Z, judged[among], recipe) for among in chosen]
+    products = outer_gram(Z[judged])
+    return [Part(Z, judged[a], recipe, products[a[:, None], a]) for a in chosen]
 
 
-def clustered(
-    candidate: Representation, part: Part, setting: Setting, affinity: TopK
-) -> np.ndarray:
+def clustered(candidate: Representation, part: Part) -> np.ndarray:
     """The candidate's partition of a part: labels of its samples."""
-    device = part.Z.device
-    graph = affinity(candidate.solve_part(part), setting.n_clusters)
-    return spectral.cluster(
-        graph,
-        setting.n_clusters,
-        assign=ASSIGN,
-        random_state=0,
-        n_init=STARTS,
-        device=spectral.place_for(graph, device),
-        assign_device=spectral.place_for_rows(device),
-    ).labels
+    graph = graph_of(candidate.solve_part(part), part.recipe)
+    return labels_of(graph, part.recipe, np.random.RandomState(0), STARTS)
 
 
 def judged_rows(n: int, n_clusters: int) -> np.ndarray:
@@ -238,8 +188,7 @@ def decided(leads: Sequence[Lead], margin: float = MARGIN) -> bool:
     return all(lead is best or lead.highest < best.mean for lead in leads)
 
 
-def random_parts(n: int) -> Iterator[np.ndarray]:
+def random_parts(n: int) -> list[np.ndarray]:
     """Sorted indices of ``PARTS`` random parts of n samples."""
     random = np.random.RandomState(0)
-    for _ in range(PARTS):
-        yield np.sort(random.permutation(n)[: int(SHARE * n)])
+    return [np.sort(random.permutation(n)[: int(SHARE * n)]) for _ in range(PARTS)]

@@ -1,9 +1,10 @@
 """How long a fit of the closed form takes, and how much memory, before it begins.
 
-Every representation says how many operations it needs (:meth:`~.base.Representation.flops`); here
-are the scan for neighbors and the cut of the graph. All are counted in operations of a large
-matrix product, whose rate on this machine is measured in a few milliseconds: what runs slower, such
-as an eigenvalue problem, counts for more. Expect the order of magnitude: a factor of three.
+Every representation says how many operations it needs
+(:meth:`dcfsc.representations.Representation.flops`); here are the scan for neighbors and the cut of
+the graph. All are counted in operations of a large matrix product, whose rate on this machine is
+measured in a few milliseconds: what runs slower, such as an eigenvalue problem, counts for more.
+Expect the order of magnitude: a factor of three.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import NamedTuple
 import torch
 
 from dcfsc.machine import available_cpus
+from dcfsc.pipeline import MOST_SAMPLES
 from dcfsc.progress import announce
+from dcfsc.representations import Representation
+from dcfsc.representations.base import scan_flops
 
-from .base import Representation, scan_flops
-from .stability import LEAST_PARTS, MOST_SAMPLES, SHARE, judged_rows
+from .stability import LEAST_PARTS, SHARE, judged_rows
 
 LONG = 5.0  # seconds; nothing is said of shorter work
 SIDE = 768  # of the matrices whose product is timed

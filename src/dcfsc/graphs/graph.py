@@ -1,4 +1,4 @@
-"""The affinity as a graph: checks, degrees, connected components, the normalized operator.
+"""A checked affinity: degrees, connected components, the normalized operator.
 
 An affinity A (N x N, non-negative, symmetric) has degrees d_i = sum_j A_ij. Its normalized,
 regularized form is
@@ -136,14 +136,15 @@ def _hear_that_csr_is_beta() -> None:
         _heard = True
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Graph:
     """A checked affinity without self-loops, scaled to a largest entry of 1.
 
-    ``weights`` is float64, dense (torch) or sparse (SciPy CSR); ``scale`` gives the original
-    entries back; ``device`` is where products are to run.
+    ``matrix`` is the affinity as it was given; ``weights`` is float64, dense (torch) or sparse
+    (SciPy CSR); ``scale`` gives the original entries back; ``device`` is where products are to run.
     """
 
+    matrix: Affinity
     weights: Tensor | sp.csr_array
     degrees: np.ndarray  # (N,), of the scaled weights
     scale: float
@@ -153,8 +154,21 @@ class Graph:
     def n(self) -> int:
         return len(self.degrees)
 
+    @property
+    def on_host(self) -> Any:
+        """The affinity as it was given, as an array or a SciPy matrix."""
+        return self.matrix.cpu().numpy() if isinstance(self.matrix, Tensor) else self.matrix
+
+    @property
+    def n_components(self) -> int:
+        return int(self.components.max()) + 1
+
+    @cached_property
     def components(self) -> np.ndarray:
-        """The connected component of every point (N,), numbered from 0 by first member."""
+        """The connected component of every point (N,), numbered from 0 by first member.
+
+        Edges below rounding, relative to the degrees, do not connect.
+        """
         s = inverse_root(self.degrees)
         if isinstance(self.weights, Tensor):
             return _dense_components(self.weights, torch.from_numpy(s).to(self.device))
@@ -178,7 +192,7 @@ class Graph:
         else:
             weights = self.weights[index][:, index]
             degrees = np.asarray(weights.sum(axis=1)).ravel()
-        return Graph(weights, degrees, self.scale, self.device)
+        return Graph(weights, weights, degrees, self.scale, self.device)
 
     def normalized(self, tau: float) -> NormalizedAffinity:
         """S for the absolute regularization ``tau`` (in the unit of the scaled weights)."""
@@ -244,7 +258,7 @@ def check_symmetry(gap: float, largest: float, single: bool) -> None:
         )
 
 
-def read_dense(A: Tensor, device: torch.device) -> Graph:
+def read_dense(matrix: Affinity, A: Tensor, device: torch.device) -> Graph:
     check_shape(tuple(A.shape))
     A = real_values(A)
     single = A.dtype == torch.float32
@@ -259,7 +273,15 @@ def read_dense(A: Tensor, device: torch.device) -> Graph:
     check_symmetry(largest * gap, largest, single)
     if gap > 0:
         W = (W + W.T) / 2
-    return Graph(W, W.sum(1).cpu().numpy(), largest, device)
+    return Graph(matrix, W, W.sum(1).cpu().numpy(), largest, device)
+
+
+def trust_sparse(A: sp.csr_array) -> Graph:
+    """The graph on the CPU of an affinity as `trusted` takes it."""
+    check_finite(int((~np.isfinite(A.data)).sum()))
+    largest = float(A.data.max(initial=0.0)) or 1.0
+    W = sp.csr_array((A.data / largest, A.indices, A.indptr), shape=A.shape)
+    return Graph(A, W, np.asarray(W.sum(axis=1)).ravel(), largest, torch.device("cpu"))
 
 
 def read_sparse(A: Any, device: torch.device) -> Graph:
@@ -281,7 +303,7 @@ def read_sparse(A: Any, device: torch.device) -> Graph:
     check_symmetry(largest * gap, largest, single)
     if gap > 0:
         W = sp.csr_array((W + T) / 2)
-    return Graph(W, np.asarray(W.sum(axis=1)).ravel(), largest, device)
+    return Graph(A, W, np.asarray(W.sum(axis=1)).ravel(), largest, device)
 
 
 def inverse_root(degrees: Any) -> Any:

@@ -16,8 +16,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from dcfsc.spectral.graph import (
+from dcfsc.graphs.graph import (
     ROUNDING,
+    Affinity,
     Graph,
     NormalizedAffinity,
     check_finite,
@@ -89,15 +90,27 @@ class CSR:
         return torch.segment_reduce(values, "sum", offsets=self.pointers, initial=0.0)
 
 
+@dataclass(frozen=True, eq=False)
 class DeviceGraph(Graph):
-    """A checked sparse affinity on a device; see :class:`Graph`."""
+    """A checked sparse affinity on a device, ``weights`` its values; see :class:`Graph`."""
 
-    def __init__(self, csr: CSR, values: Tensor, scale: float) -> None:
-        self.csr, self.values = csr, values
-        degrees = csr.row_sums(values)
-        super().__init__(values, degrees.cpu().numpy(), scale, values.device)
-        self._degrees = degrees
+    csr: CSR
 
+    @classmethod
+    def of(cls, matrix: Affinity, csr: CSR, values: Tensor, scale: float) -> DeviceGraph:
+        degrees = csr.row_sums(values).cpu().numpy()
+        return cls(matrix, values, degrees, scale, values.device, csr)
+
+    @property
+    def _degrees(self) -> Tensor:
+        return self.csr.row_sums(self.values)
+
+    @property
+    def values(self) -> Tensor:
+        assert isinstance(self.weights, Tensor)
+        return self.weights
+
+    @cached_property
     def components(self) -> np.ndarray:
         s = inverse_root(self._degrees)
         rows, columns = self.csr.rows, self.csr.columns
@@ -113,7 +126,7 @@ class DeviceGraph(Graph):
         rows, columns = self.csr.rows, self.csr.columns
         inside = kept[rows] & kept[columns]
         csr = CSR.of(number[rows[inside]], number[columns[inside]], int(keep.sum()))
-        return DeviceGraph(csr, self.values[inside], self.scale)
+        return DeviceGraph.of(self.matrix, csr, self.values[inside], self.scale)
 
     def normalized(self, tau: float) -> NormalizedAffinity:
         s = inverse_root(self._degrees + tau)
@@ -170,7 +183,7 @@ def read_on_device(A: Any, device: torch.device) -> Graph:
     check_symmetry(largest * gap, largest, single)
     if gap > 0:
         values = (values + mirrored) / 2
-    return DeviceGraph(CSR.of(rows, columns, n), values, largest)
+    return DeviceGraph.of(A, CSR.of(rows, columns, n), values, largest)
 
 
 def _symmetrized_on_the_host(A: Any, device: torch.device) -> Graph:
@@ -182,4 +195,4 @@ def _symmetrized_on_the_host(A: Any, device: torch.device) -> Graph:
     counts = torch.from_numpy(np.diff(W.indptr)).to(device, torch.int64)
     rows = torch.repeat_interleave(torch.arange(graph.n, device=device), counts)
     values = torch.from_numpy(W.data).to(device)
-    return DeviceGraph(CSR.of(rows, columns, graph.n), values, graph.scale)
+    return DeviceGraph.of(A, CSR.of(rows, columns, graph.n), values, graph.scale)

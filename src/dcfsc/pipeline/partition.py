@@ -1,0 +1,105 @@
+"""From an operator to a graph, and from a graph to labels with their memberships."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from torch import Tensor
+
+from dcfsc import spectral
+from dcfsc.affinity import TopK
+from dcfsc.graphs import Graph, NormalizedAffinity, read_affinity
+from dcfsc.self_expression import Operator
+from dcfsc.spectral import Embedding, Memberships
+
+from .recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Labels (N,), how sure they are, and the embedding that they were read from."""
+
+    labels: np.ndarray
+    memberships: Memberships
+    embedding: Embedding | None = None
+
+
+def graph_of(operator: Operator, recipe: Recipe) -> Graph:
+    """The graph that the recipe's affinity makes of the coefficients of an operator."""
+    if isinstance(recipe.affinity, TopK):
+        return recipe.affinity.graph(operator, recipe.n_clusters)
+    matrix = recipe.affinity(operator, recipe.n_clusters)
+    # A tensor is cut where it lives. A GPU is quicker for graphs of every size.
+    on_gpu = operator.device.type == "cuda" and not isinstance(matrix, Tensor)
+    return read_affinity(matrix, operator.device if on_gpu else None)
+
+
+def partition(
+    graph: Graph,
+    recipe: Recipe,
+    rng: RandomState,
+    labels: np.ndarray | None = None,
+    shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
+) -> Partition:
+    """Cut a graph into ``recipe.n_clusters`` clusters.
+
+    ``labels`` that are known already are not looked for. ``shared`` is for :func:`spectral.embed`.
+    """
+    embedding = _embedded(graph, recipe, rng, shared)
+    if labels is not None:
+        return Partition(labels, spectral.certain(labels, recipe.n_clusters), embedding)
+    return cut(embedding, graph.on_host, recipe, rng, graph.device)
+
+
+def labels_of(graph: Graph, recipe: Recipe, rng: RandomState, n_init: int) -> np.ndarray:
+    """The labels (N,) alone, of ``n_init`` starts of k-means."""
+    embedding = _embedded(graph, recipe, rng)
+    rows = spectral.grouped_rows(embedding, recipe.n_clusters, recipe.assign)
+    return _assigned(embedding, rows, recipe, rng, graph.device, n_init)
+
+
+def cut(
+    embedding: Embedding, affinity: Any, recipe: Recipe, rng: RandomState, device: Any = None
+) -> Partition:
+    """The partition that the leading eigenvectors of an affinity (N, N) show."""
+    K = recipe.n_clusters
+    embedding = embedding.leading(spectral.default_components(recipe.assign, K, affinity.shape[0]))
+    rows = spectral.grouped_rows(embedding, K, recipe.assign)
+    labels = _assigned(embedding, rows, recipe, rng, device)
+    sure = spectral.memberships(embedding, labels, K, affinity, rows=rows)
+    return Partition(labels, sure, embedding)
+
+
+def _embedded(
+    graph: Graph,
+    recipe: Recipe,
+    rng: RandomState,
+    shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
+) -> Embedding:
+    K = recipe.n_clusters
+    count = spectral.default_components(recipe.assign, K, graph.n)
+    return spectral.embed(graph, count, n_clusters=K, random_state=rng, shared=shared)
+
+
+def _assigned(
+    embedding: Embedding,
+    rows: np.ndarray,
+    recipe: Recipe,
+    rng: RandomState,
+    device: Any,
+    n_init: int = spectral.STARTS,
+) -> np.ndarray:
+    on_gpu = device is not None and device.type == "cuda"  # k-means needs double precision
+    return spectral.assign(
+        embedding,
+        recipe.n_clusters,
+        method=recipe.assign,
+        random_state=rng,
+        n_init=n_init,
+        device=device if on_gpu else None,
+        grouped=rows,
+    )

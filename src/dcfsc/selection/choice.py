@@ -1,0 +1,95 @@
+"""Which representation: the one the user names, or the first that no other is stabler than."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcfsc import processes
+from dcfsc.pipeline import MOST_SAMPLES, Recipe, common_sample, sampled_rows
+from dcfsc.progress import stage
+from dcfsc.representations import Representation
+
+from .stability import MARGIN, enough_samples, race
+
+logger = logging.getLogger("dcfsc")
+
+SMALL_MULTIPLE = 4  # of the sample's size: of more samples, what is known of it is a small part
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A fitted representation, what it keeps of the samples (N, ...), and all stabilities."""
+
+    representation: Representation
+    rows: Tensor
+    stability: dict[str, float] = field(default_factory=dict)
+
+
+def select(candidates: list[Representation], X: Tensor, recipe: Recipe) -> Selected:
+    """Choose a candidate for samples X (N, d) and fit it.
+
+    A candidate that the samples suit is taken without a comparison, and so is the preferred one
+    where its head start is infinite. Where there are too few samples to compare candidates, the
+    first is taken that learns nothing from them. Where samples are divided among processes all of
+    them choose by the same sample.
+    """
+    chosen, scores = candidates[0], dict[str, float]()
+    if len(candidates) == 1 and not chosen.learns:
+        return Selected(chosen, chosen.transform(chosen.rows(X)))
+    sample = common_sample(X)
+    with processes.alone():
+        chosen, scores = choose(candidates, sample, recipe)
+        if chosen.learns:
+            stage("fitting the representation %s", chosen.name)
+        learned = chosen.fit_transform(chosen.rows(sample))
+    for tensor in chosen.state()[0].values() if chosen.learns else ():
+        processes.broadcast(tensor, 0)
+    return Selected(chosen, _all_rows(chosen, X, learned), scores)
+
+
+def _all_rows(chosen: Representation, X: Tensor, learned: Tensor) -> Tensor:
+    """What the representation keeps of all samples X (N, d), where that of a sample is known."""
+    n = len(X)
+    if processes.size() > 1 or n > SMALL_MULTIPLE * MOST_SAMPLES:
+        return chosen.transform(chosen.rows(X))
+    if len(learned) == n:
+        return learned
+    known = np.zeros(n, bool)
+    known[sampled_rows(n)] = True
+    own = torch.from_numpy(known).to(X.device)
+    rows = learned.new_empty(n, *learned.shape[1:])
+    rows[own], rows[~own] = learned, chosen.transform(chosen.rows(X[~own]))
+    return rows
+
+
+def choose(
+    candidates: list[Representation], sample: Tensor, recipe: Recipe
+) -> tuple[Representation, dict[str, float]]:
+    """The candidate that the sample (n, d) suits, else the one to take by stability.
+
+    The stabilities of those that were compared come with it; these are prepared for the sample.
+    """
+    if len(candidates) == 1:
+        return candidates[0], {}
+    suited = [(candidate, candidate.suits(sample)) for candidate in candidates]
+    for candidate, suits in suited:
+        if suits:
+            logger.info("representation: %s, which the samples suit", candidate.name)
+            return candidate, {}
+    candidates = [candidate for candidate, suits in suited if suits is None]
+    if len(candidates) == 1 or not enough_samples(len(sample), recipe.n_clusters):
+        return next(c for c in candidates if not c.learns), {}
+    rows = candidates[0].rows(sample)
+    margin = candidates[0].head_start(rows)
+    if margin == math.inf:
+        return candidates[0], {}
+    chosen, scores = race(candidates, rows, recipe, MARGIN if margin is None else margin)
+    shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+    logger.info("representation: %s (stability: %s)", chosen.name, shown)
+    return chosen, scores
