@@ -15,6 +15,7 @@ def test_the_ratio_is_of_the_medians() -> None:
     assert row.split() == ["digits", "2.00", "4.00", "0.50"]
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_measures_a_fit(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", np.random.default_rng(0).normal(size=(160, 5)))
     assert 0 < compare_seconds.measured(Path(__file__).parents[2], tmp_path / "digits.npy") < 600
