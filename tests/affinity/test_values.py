@@ -198,7 +198,7 @@ def test_several_ways_have_the_sum_of_their_graphs():
     one, other = unequal(seed=4), unequal(seed=5)
 
     class Both:
-        n = 18
+        n, device = 18, torch.device("cpu")
         parts = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
 
     make = TopK(3, 2.0, scale="none", grow=False)

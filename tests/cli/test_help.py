@@ -16,7 +16,7 @@ from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM, STEPS
 from dcfsc.estimators.deep import LEARNING_RATE, PRETRAIN_EPOCHS
 from dcfsc.estimators.dsc import DSC
 from dcfsc.estimators.registry import METHODS
-from dcfsc.representations.base import SUBSPACE_DIM
+from dcfsc.pipeline import SUBSPACE_DIM
 from dcfsc.views.model import HEAD_LOSSES, LOSSES
 
 IMAGES = {

@@ -6,7 +6,8 @@ from pathlib import Path
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.pipeline import SUBSPACE_DIM, Recipe
-from dcfsc.representations import create, scattering, stability
+from dcfsc.pipeline import recipe as defaults
+from dcfsc.representations import create, scattering
 
 CHOICES = Path(__file__).parents[2] / "results" / "experiments" / "default_choice.json"
 MEASURED = {"orl", "eyaleb", "coil100", "mnist", "digits"}
@@ -31,6 +32,6 @@ def test_what_they_were_chosen_on_is_something_else():
 
 def test_the_estimator_takes_them():
     model = ClosedFormSubspaceClustering()
-    assert (model.affinity, model.assign) == ("topk", stability.ASSIGN)
-    assert TopK() == stability.TOPK
+    assert (model.affinity, model.assign) == ("topk", defaults.ASSIGN)
+    assert TopK() == defaults.AFFINITY
     assert (model.lam, model.subspace_dim, model.representation) == ("auto", None, "auto")

@@ -33,11 +33,14 @@ class Joined(TopK):
         other=NONE | instance_of(sp.csr_array, "a csr_array"), weight=real(0.0).needs("other")
     )
 
+    def on_part(self) -> TopK:
+        return TopK(**{name: getattr(self, name) for name in vars(TopK())})
+
     def graph(self, operator: Operator, n_clusters: int) -> Graph:
         if self.other is None:
             return super().graph(operator, n_clusters)
         other = self.weight * by_degrees(self.other)
-        alone = TopK(**{name: getattr(self, name) for name in vars(TopK())})
+        alone = self.on_part()
         joined = _sum(replace(alone, grow=False)(operator, n_clusters), other, operator)
         if self.grow and joined.n_components > n_clusters:
             joined = _sum(alone(operator, n_clusters), other, operator)

@@ -72,6 +72,10 @@ class TopK(Checked):
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
         return self.graph(operator, n_clusters).matrix
 
+    def on_part(self) -> TopK:
+        """The same for a part of the samples."""
+        return self
+
     def graph(self, operator: Operator, n_clusters: int) -> Graph:
         """The affinity with its degrees and components."""
         k, largest = self.k, min(LARGEST_K, operator.n - 1)

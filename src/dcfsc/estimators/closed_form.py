@@ -143,11 +143,11 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         samples = Samples.of(X, self.working_size)
         self.working_shape_ = samples.working_shape
         recipe = self._recipe(self.n_clusters_)
-        candidates = create(self.representation, recipe)
+        candidates = create(self.representation, recipe.on_part)
         rng, device = common_random_state(self.random_state), resolve_device(self.device)
         if announced() and recipe.sparse_exact and not processes.active():
             announce_long_work(X.shape, recipe.n_clusters, candidates, device)
-        selected = select(candidates, samples.rows(device), recipe)
+        selected = select(candidates, samples.rows(device), recipe.on_part)
         self._representation, self._training_features = selected.representation, selected.rows
         self.stability_ = selected.stability
         self._cluster(X, self._solve(), self.n_clusters_, rng)
@@ -162,7 +162,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         check_is_fitted(self)
         check_whole(self)
         if not self.stability_:
-            recipe = self._recipe(self.n_clusters_)
+            recipe = self._recipe(self.n_clusters_).on_part
             (candidate,) = create(self.representation_, recipe)
             sample = common_sample(self._rows(check_array(self, X, reset=False)))
             if enough_samples(len(sample), self.n_clusters_):
@@ -230,7 +230,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         prefix = "representation."
         self._representation = restore(
             str(values["representation"]),
-            self._recipe(self.n_clusters_),
+            self._recipe(self.n_clusters_).on_part,
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)},
             values["representation_values"],
             device,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dcfsc.affinity import TopK
@@ -48,6 +48,13 @@ class Recipe:
     def sparse_exact(self) -> bool:
         """Whether the affinity is a sparse graph found by the exact search."""
         return isinstance(self.affinity, TopK) and self.affinity.search == "exact"
+
+    @property
+    def on_part(self) -> Recipe:
+        """The recipe for a part of the samples, where an affinity knows all of them."""
+        if not isinstance(self.affinity, TopK):
+            return self
+        return replace(self, affinity=self.affinity.on_part())
 
     @property
     def signs(self) -> str:
