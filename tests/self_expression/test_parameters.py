@@ -12,7 +12,6 @@ from dcfsc.errors import InputError
 from dcfsc.self_expression import (
     dense_self_expression,
     elastic_net_self_expression,
-    joint_affinity,
     kernel_matrix,
     kernel_sparse_self_expression,
     low_rank_representation,
@@ -22,15 +21,6 @@ from dcfsc.self_expression import (
 )
 
 NO_NUMBERS = [0, -1.0, math.nan, math.inf]
-
-
-def identity(operator, _):
-    """In place of a projection: the affinity that joins nothing."""
-    return sp.eye_array(operator.n, format="csr")
-
-
-def joint(Z, eta1=1.0, eta2=0.3, eta3=0.1, **options):
-    return joint_affinity(Z, eta1, eta2, eta3, identity, **options)
 
 
 def kernel_code(Z, **options):
@@ -61,7 +51,6 @@ DEFAULTS = [
         {"method": "alm", "tol": 1e-300, "max_iter": 420},
         {"max_mu": 1e10},
     ),
-    (joint, {"eta1": 0.01, "eta3": 0.01}, {"tol": 1e-4}),
 ]
 
 
@@ -89,7 +78,6 @@ def test_what_is_not_said_is_as_documented(solver, options, defaults):
     [
         (dense_self_expression, {"rho": 1.001}, 1000),
         (low_rank_representation, {"gap": 1e-300}, 2000),
-        (joint, {"eta1": 1e-3, "eta3": 1e-3, "tol": 1e-300}, 1000),
     ],
 )
 def test_there_are_as_many_steps_as_documented(solver, options, most):
@@ -107,7 +95,6 @@ POSITIVE = {
     low_rank_representation: ["gap", "rho", "mu", "max_mu", "tol", "max_iter"],
     low_rank_subspace: ["tau"],
     orthogonal_matching_pursuit: ["tol"],
-    joint: ["eta1", "eta2", "tol", "max_iter"],
 }
 CASES = [(solver, name) for solver, names in POSITIVE.items() for name in names]
 
@@ -169,7 +156,7 @@ def lasso_code(Z, **options):
 
 @pytest.mark.parametrize(
     ("solver", "tol"),
-    [(outlier_code, 1e-3), (lasso_code, 1e-3), (dense_self_expression, 1e-4), (joint, 1e-3)],
+    [(outlier_code, 1e-3), (lasso_code, 1e-3), (dense_self_expression, 1e-4)],
 )
 def test_a_tolerance_that_is_just_met_is_met(solver, tol):
     Z = normal(12, 5)

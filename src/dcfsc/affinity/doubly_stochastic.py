@@ -58,54 +58,44 @@ class DoublyStochastic(Checked):
         scale = 1.0
         if self.relative:
             scale = float(operator.topk(1)[0].abs().double().mean()) or 1.0
-        A = NearestDoublyStochastic(self.tol)(operator, self.eta * scale)
+        A = nearest_doubly_stochastic(operator, self.eta * scale, self.tol)
         A = sp.csr_array(0.5 * (A + A.T))
         A.setdiag(0.0)
         A.eliminate_zeros()
         return A
 
 
-class NearestDoublyStochastic:
-    """(operator, eta) -> the doubly stochastic A (N, N) that minimizes | |C| - eta A |_F.
+def nearest_doubly_stochastic(operator: Operator, eta: float, tol: float = 1e-6) -> sp.csr_array:
+    """The doubly stochastic A (N, N) that minimizes | |C| - eta A |_F."""
+    entries, a, b = _dual(operator, eta, tol)
+    weights = np.maximum(entries.k - a[entries.i] - b[entries.j], 0.0) / eta
+    A = sp.csr_array((weights, (entries.i, entries.j)), shape=(operator.n, operator.n))
+    A.eliminate_zeros()
+    return A
 
-    A second call starts from the dual of the one before, for coefficients that change little.
-    """
 
-    def __init__(self, tol: float = 1e-6):
-        self.tol = tol
-        self._dual: tuple[np.ndarray, np.ndarray] | None = None
-
-    def __call__(self, operator: Operator, eta: float) -> sp.csr_array:
-        n = operator.n
-        entries = _first_entries(operator)
-        if self._dual is None:
-            a, b = _smooth_start(entries, eta)
+def _dual(operator: Operator, eta: float, tol: float) -> tuple[_Entries, np.ndarray, np.ndarray]:
+    """The entries of K that may be positive in A, and the minimizer (a, b) of the dual."""
+    entries = _first_entries(operator)
+    a, b = _smooth_start(entries, eta)
+    accuracy = max(ROUGH, tol)  # while entries are missing it need not be better
+    for number in range(ROUNDS):
+        a, b, error = _minimize(entries, eta, a, b, accuracy)
+        missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
+        if missing is not None:
+            entries = entries.with_(*missing)
+        elif accuracy == tol:
+            break
         else:
-            a, b = self._dual
-            missing = _missing(operator, entries, a, b, self.tol * eta, n)
-            entries = entries if missing is None else entries.with_(*missing)
-        accuracy = max(ROUGH, self.tol)  # while entries are missing it need not be better
-        for number in range(ROUNDS):
-            a, b, error = _minimize(entries, eta, a, b, accuracy)
-            missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
-            if missing is not None:
-                entries = entries.with_(*missing)
-            elif accuracy == self.tol:
-                break
-            else:
-                accuracy = self.tol
-        if error > 10.0 * self.tol:
-            warnings.warn(
-                "the doubly stochastic affinity did not converge: a row or column sums to 1 only "
-                f"within {error:.2g}; raise eta={eta:.3g}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self._dual = a, b
-        weights = np.maximum(entries.k - a[entries.i] - b[entries.j], 0.0) / eta
-        A = sp.csr_array((weights, (entries.i, entries.j)), shape=(n, n))
-        A.eliminate_zeros()
-        return A
+            accuracy = tol
+    if error > 10.0 * tol:
+        warnings.warn(
+            "the doubly stochastic affinity did not converge: a row or column sums to 1 only "
+            f"within {error:.2g}; raise eta={eta:.3g}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return entries, a, b
 
 
 class _Entries:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dcfsc import self_expression
-from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic, names
+from dcfsc.affinity import DoublyStochastic, names
 from dcfsc.affinity.doubly_stochastic import ETA
 from dcfsc.parameters import CALLABLE, FLAG, INFINITE, NONE, POSITIVE, one_of, real, table, whole
 
@@ -272,60 +272,3 @@ residual_
             entries = n * min(n, 200) * (dtype.itemsize + 8)  # of A
             return 8 * (n * d + 4 * min(n, d) ** 2) + entries
         return self_expression.elastic_net_self_expression_memory(n, d, dtype)
-
-
-@dataclass(eq=False, repr=False)
-class JDSSC(ShallowClusterer):
-    """Joint Doubly Stochastic Subspace Clustering, J-DSSC (Lim, Vidal and Haeffele 2020).
-
-        min 1/2 |Z - C Z|_F^2 + eta1/2 |W - eta2 A|_F^2 + eta3 |W|_1
-
-    over C = P - Q, W = P + Q with P, Q >= 0 of zero diagonal, and doubly stochastic A, which is
-    clustered. Choose it for up to some thousand samples; :class:`ADSSC` is the fast version. Cost
-    4 N^2 d and a projection a step, for some hundred steps; memory ten N^2.
-
-    Parameters
-    ----------
-    n_clusters : int or "auto"
-    eta1, eta2, eta3 : float
-        For rows of unit length; eta3 may be zero.
-    tol, max_iter : float, int
-        Stop when a step changes the coefficients by no more than this share.
-    scale, affinity, assign, device, random_state
-        As in :class:`SSC`; the affinity is made of A.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, residual_
-    coefficients_
-        The doubly stochastic A.
-    """
-
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
-    eta1: float = 0.01
-    eta2: float = 0.2
-    eta3: float = 0.0
-    tol: float = 1e-3
-    max_iter: int = 1000
-    scale: str = "unit"
-    affinity: Any = "magnitude"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
-
-    _table = table(eta1=POSITIVE, eta2=ETA, eta3=real(0.0), tol=POSITIVE, max_iter=whole(1))
-
-    def _solve(self, Z: Tensor) -> Any:
-        return self_expression.joint_affinity(
-            Z,
-            self.eta1,
-            self.eta2,
-            self.eta3,
-            NearestDoublyStochastic(),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.joint_affinity_memory(n, d, dtype)

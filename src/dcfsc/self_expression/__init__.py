@@ -13,7 +13,6 @@ from .elastic_net import elastic_net_self_expression, elastic_net_self_expressio
 from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, smaller_gram, squared_singular_values
-from .joint_affinity import joint_affinity, joint_affinity_memory
 from .kernel import (
     kernel_matrix,
     kernel_sparse_self_expression,
@@ -50,8 +49,6 @@ __all__ = [
     "elastic_net_self_expression",
     "elastic_net_self_expression_memory",
     "gram",
-    "joint_affinity",
-    "joint_affinity_memory",
     "kernel_matrix",
     "kernel_sparse_self_expression",
     "kernel_sparse_self_expression_memory",
