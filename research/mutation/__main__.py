@@ -71,6 +71,7 @@ SKIPPED = {
     "self_expression/triangular.py:triangular_inverse": "chooses what only a GPU is given",
     "self_expression/dense.py:dense_self_expression_memory": ESTIMATE,
     "self_expression/elastic_net.py:elastic_net_self_expression_memory": ESTIMATE,
+    "self_expression/joint_affinity.py:joint_affinity_memory": ESTIMATE,
     "self_expression/kernel.py:kernel_sparse_self_expression_memory": ESTIMATE,
     "self_expression/low_rank.py:low_rank_representation_memory": ESTIMATE,
     "self_expression/low_rank.py:low_rank_subspace_memory": ESTIMATE,

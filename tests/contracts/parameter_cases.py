@@ -266,7 +266,6 @@ ESTIMATORS: Cases = {
             **SHALLOW,
             "lam": (1.0, 3.0, "output"),
             "norm": ("l21", "l1", "output"),
-            "solver": ("admm", "alm", "output"),
             "max_iter": (2000, 2, "output"),
         },
     ),

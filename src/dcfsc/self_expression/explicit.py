@@ -44,6 +44,9 @@ class SparseCoefficients(Operator):
     def rows(self, start: int, stop: int) -> Tensor:
         return torch.from_numpy(self.sparse[start:stop].toarray())
 
+    def matrix(self) -> sp.csr_array:
+        return self.sparse
+
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k entries of largest magnitude per row; a shorter row is filled up with zeros."""
         C, n, k = self.sparse, self.n, min(k, self.n - 1)

@@ -77,6 +77,10 @@ class Operator(ABC):
         """The whole of C, (N, N)."""
         return self.rows(0, self.n)
 
+    def matrix(self) -> Tensor | sp.csr_array:
+        """The whole of C, (N, N), sparse where it is stored so."""
+        return self.dense()
+
     # What some have, None or themselves where not ---------------------------------------------
 
     @property
