@@ -10,7 +10,7 @@ from dcfsc import ClosedFormSubspaceClustering, processes
 from dcfsc.errors import InputError
 from dcfsc.representations import REPRESENTATIONS, Representation, choice, choose, create, names
 from dcfsc.representations.base import Setting
-from dcfsc.self_expression import CosineForm
+from dcfsc.self_expression import Coding, CosineForm
 
 VECTORS, IMAGES = Setting((12,), 3), Setting((16, 16), 3)
 
@@ -60,7 +60,7 @@ def test_every_representation_keeps_its_contract(cls):
     R = representation.transform(Z)
     operator = representation.solve(R)
     assert operator.n == len(R) == 60
-    assert operator.codes_samples
+    assert isinstance(operator, Coding)
     assert (operator.lam is not None) == cls.has_ridge
     assert (operator.effective_dof is not None) == cls.has_ridge
     tensors, values = representation.state()

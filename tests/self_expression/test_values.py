@@ -12,11 +12,10 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.neighbors import largest_inner_products
 from dcfsc.self_expression import (
-    Combined,
     CosineForm,
-    ExplicitCoefficients,
     FeatureForm,
     LambdaPath,
+    MirroredCosineForm,
     RidgeFactor,
     SampleForm,
     SparseCoefficients,
@@ -111,70 +110,28 @@ def test_short_sparse_rows_are_filled_up_with_other_columns(k):
         assert np.allclose(np.sort(abs(values[i])), np.sort(abs(C[i]))[::-1][: min(k, 6)][::-1])
 
 
-def test_several_operators_answer_by_the_first_and_code_by_the_last():
-    Z = matrix(8, 5)
-    closed, cosine = solve(Z, 0.3), CosineForm(Z)
-    both = Combined(closed, cosine)
-    assert both.effective_dof == pytest.approx(float(hat(Z, 0.3).trace()))
-    torch.testing.assert_close(both.leverage, hat(Z, 0.3).diagonal())
-    torch.testing.assert_close(both.rows(0, 8), coefficients(Z, 0.3))
-    torch.testing.assert_close(both.code(Z[:2]), Z[:2] @ Z.T)
-    assert Combined(cosine, closed).effective_dof is None
-    plain = ExplicitCoefficients(coefficients(Z, 0.3))
-    assert [Combined(*parts).ranks_by_cosine for parts in ((closed, plain), (plain, closed))] == [
-        closed.ranks_by_cosine,
-        plain.ranks_by_cosine,
-    ]
-    assert closed.ranks_by_cosine != plain.ranks_by_cosine
-    assert Combined(plain, cosine).codes_samples
-    assert not Combined(cosine, plain).codes_samples
-    three = Combined(closed, plain, CosineForm(Z[:, :3]))
-    assert three.codes_samples
-    expected = Z[:2, :3] @ Z[:, :3].T
-    torch.testing.assert_close(three.code(Z[:2, :3]), expected)
-    torch.testing.assert_close(three.topk_code(Z[:2, :3], 2)[0], expected.topk(2).values)
-    # one set of directions is known where there is one view alone
-    assert cosine.directions is Z
-    assert CosineForm(Z, Z.flip(0)).directions is None
-
-
-def test_forms_that_share_a_scan_find_what_they_find_alone(monkeypatch):
+def test_neighbors_among_mirror_images_share_a_scan_with_those_among_the_samples(monkeypatch):
+    """One list is the cosine form's, the other has the larger of both values of every column."""
     Z = torch.cat([matrix(30, 5), matrix(30, 5)[:9]])  # copies: equal magnitudes
-    other = matrix(39, 5, seed=1)
-    expected = {k: (CosineForm(Z).topk(k), CosineForm(Z, other).topk(k)) for k in (3, 7, 50)}
+    mirrored = matrix(39, 5, seed=1)
+    larger = torch.maximum((Z @ Z.T).abs(), (Z @ mirrored.T).abs()).fill_diagonal_(0.0)
     scanned: list[Tensor] = []
 
     def scan(Q, Y, k, diagonal=None):
         scanned.append(Y)
         return largest_inner_products(Q, Y, k, diagonal=diagonal)
 
-    for place in ("sharded", "views"):
-        monkeypatch.setattr(f"dcfsc.neighbors.{place}.largest_inner_products", scan)
-    alone = CosineForm(Z)
-    both = alone.with_views(other)
-    for k, (one, two) in expected.items():
+    monkeypatch.setattr("dcfsc.neighbors.sharded.largest_inner_products", scan)
+    operator = MirroredCosineForm(Z, mirrored)
+    for k in (3, 7, 50):
+        alone = CosineForm(Z).topk(k)
         scanned.clear()
-        assert all(map(torch.equal, alone.topk(k), one))
-        assert all(map(torch.equal, both.topk(k), two))
+        among_samples, (values, columns) = operator.neighbors(k)
         assert [Y is Z for Y in scanned] == [True, False]
-        # what was found is given away once, and only to those who ask for as many
-        assert all(map(torch.equal, both.topk(k), two))
-        assert [Y is Z for Y in scanned] == [True, False, True, False]
-    alone.topk(3)
-    assert all(map(torch.equal, both.topk(7), expected[7][1]))
-
-
-@pytest.mark.parametrize(
-    ("operator", "divisible"),
-    [
-        (lambda Z: solve(Z, 0.3, form="features"), True),
-        (lambda Z: solve(Z, 0.3, form="samples"), False),
-        (CosineForm, True),
-        (lambda Z: ExplicitCoefficients(Z @ Z.T), False),
-    ],
-)
-def test_what_works_where_samples_are_divided(operator, divisible):
-    assert operator(matrix(8, 5)).is_divisible == divisible
+        assert all(map(torch.equal, among_samples, alone))
+        assert all(map(torch.equal, operator.topk_cosine(k), alone))
+        torch.testing.assert_close(values, larger.topk(min(k, 38)).values)
+        torch.testing.assert_close(values, larger.gather(1, columns))
 
 
 def test_chunks_hold_as_many_rows_as_fit(monkeypatch):

@@ -116,11 +116,14 @@ def _first_entries(operator: Operator) -> _Entries:
     """The largest magnitudes of each row, and the diagonal."""
     n = operator.n
     values, columns = operator.topk(START)
+    magnitudes, diagonal = (
+        C.abs().double().cpu().numpy().ravel() for C in (values, operator.diagonal())
+    )
     i = np.repeat(np.arange(n), columns.shape[1])
     return _Entries(
         np.concatenate([i, np.arange(n)]),
         np.concatenate([columns.cpu().numpy().ravel(), np.arange(n)]),
-        np.concatenate([values.abs().double().cpu().numpy().ravel(), _diagonal(operator)]),
+        np.concatenate([magnitudes, diagonal]),
         n,
     )
 
@@ -135,17 +138,6 @@ def _smooth_start(entries: _Entries, eta: float) -> tuple[np.ndarray, np.ndarray
         a, b, _ = _minimize(entries, smooth, a, b, 0.1)
         smooth *= 0.25
     return a, b
-
-
-def _diagonal(operator: Operator) -> np.ndarray:
-    if operator.sparse is not None:
-        return np.abs(operator.sparse.diagonal()).astype(np.float64)
-    step = max(1, BLOCK // operator.n)
-    parts = []
-    for start in range(0, operator.n, step):
-        rows = operator.rows(start, min(start + step, operator.n))
-        parts.append(rows.diagonal(start).abs().double().cpu().numpy())
-    return np.concatenate(parts)
 
 
 def _minimize(

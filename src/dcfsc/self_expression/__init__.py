@@ -5,7 +5,6 @@ affinities, files or scikit-learn's estimators.
 """
 
 from .closed_form import ClosedForm
-from .combined import Combined
 from .cosine import CosineForm
 from .dense import dense_self_expression
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, target_dof
@@ -22,7 +21,8 @@ from .low_rank import (
     low_rank_subspace,
 )
 from .matching_pursuit import orthogonal_matching_pursuit
-from .operator import Operator
+from .mirrored import MirroredCosineForm
+from .operator import Coding, InnerProducts, Operator, RankedByCosine
 from .sample_form import SampleForm
 from .solution import Solution
 from .solve import solve, solve_for_dof
@@ -30,12 +30,15 @@ from .sparse import sparse_self_expression
 
 __all__ = [
     "ClosedForm",
-    "Combined",
+    "Coding",
     "CosineForm",
     "ExplicitCoefficients",
     "FeatureForm",
+    "InnerProducts",
     "LambdaPath",
+    "MirroredCosineForm",
     "Operator",
+    "RankedByCosine",
     "RidgeFactor",
     "SampleForm",
     "Solution",
