@@ -22,6 +22,7 @@ from dcfsc.metrics import ari, clustering_error, nmi
 from research.data.motions import NAME, sequences
 from research.machine import versions
 
+from .augmented_lagrangian import AuthorsLRR
 from .cells import Cell, Problem, Record
 from .paper import Printed
 from .pipeline import Session, parameters
@@ -70,7 +71,7 @@ METHODS: dict[str, MotionMethod] = {
     ),
     "lrr": MotionMethod(
         "LRR",
-        _with(estimators.LRR, lam=4.0, solver="alm", scale="none"),
+        _with(AuthorsLRR, lam=4.0, scale="none"),
         "the authors' setting for motion: lam 4 on homogeneous coordinates",
         homogeneous,
         ("lam", "power"),

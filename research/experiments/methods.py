@@ -19,6 +19,7 @@ from dcfsc import estimators
 from dcfsc.errors import unknown_name
 from dcfsc.self_expression import squared_singular_values
 
+from .augmented_lagrangian import AuthorsLRR
 from .cells import Problem
 from .protocols import (
     PROTOCOLS,
@@ -196,11 +197,10 @@ METHODS: dict[str, Method] = {
         _shallow(
             "lrr",
             "LRR",
-            estimators.LRR,
+            AuthorsLRR,
             "lrr",
             ("lam", "scale", "power"),
             lam=0.18,
-            solver="alm",
             scale="max",
         ),
         Method(

@@ -13,7 +13,7 @@ from dcfsc.affinity.nearest_codes import unit_codes
 from dcfsc.errors import InputError
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
-from dcfsc.self_expression import Combined, ExplicitCoefficients, SparseCoefficients, solve
+from dcfsc.self_expression import ExplicitCoefficients, SparseCoefficients, solve
 
 
 def random_codes(n=80, density=0.3, seed=0):
@@ -51,7 +51,7 @@ def test_it_is_the_published_graph(make, k, n_nonzero):
 def test_blocks_of_rows_change_nothing(monkeypatch):
     C = random_codes()
     whole = NearestCodes()(sparse(C), 2).toarray()
-    codes = unit_codes(sparse(C), 50)
+    codes = unit_codes(*sparse(C).topk(50))
     for block, number in ((7 * len(C), 12), (1, len(C))):
         monkeypatch.setattr(nearest_codes, "BLOCK", block)
         assert len(list(nearest_codes._nearest(codes, 3))) == number
@@ -124,16 +124,23 @@ def test_few_samples_have_as_many_neighbors_as_there_are(n):
 
 def test_a_code_leaves_its_own_sample_out():
     C = random_codes(20) + 5.0 * np.eye(20)
-    codes = unit_codes(sparse(C), 50)
+    codes = unit_codes(*sparse(C).topk(50))
     assert not codes.diagonal().any()
     np.testing.assert_allclose(np.linalg.norm(codes.toarray(), axis=1), 1.0)
 
 
-def test_the_graphs_of_several_parts_are_added():
+def test_the_graphs_of_several_neighbor_lists_are_added():
     Z = torch.randn(40, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    parts = [solve(Z, 0.1), solve(Z[:, :4], 0.1)]
-    together = NearestCodes()(Combined(*parts), 2).toarray()
-    alone = [NearestCodes()(part, 2).toarray() for part in parts]
+    operators = [solve(Z, 0.1), solve(Z[:, :4], 0.1)]
+
+    class Both:
+        n = 40
+
+        def neighbors(self, k):
+            return [operator.topk(k) for operator in operators]
+
+    together = NearestCodes()(Both(), 2).toarray()
+    alone = [NearestCodes()(operator, 2).toarray() for operator in operators]
     np.testing.assert_array_equal(together, alone[0] + alone[1])
 
 

@@ -48,12 +48,12 @@ class Recording(ExplicitCoefficients):
 class WithLeverage(Recording):
     """What an approximate search offers: a top k of its own, and the leverages."""
 
-    ranks_by_cosine = True
-    leverage = None
-
     def __init__(self, C, leverage):
         super().__init__(C)
         self.leverage = torch.from_numpy(leverage)
+
+    def topk_cosine(self, k):
+        raise AssertionError("an approximate search ranks by magnitude")
 
     def approximate_topk(self, k):
         return super().topk(k)
@@ -169,8 +169,6 @@ def test_growing_ends_as_soon_as_there_are_as_many_pieces_as_clusters():
 class Signed(ExplicitCoefficients):
     """Cosines of which a given share is negative."""
 
-    ranks_by_cosine = True
-
     def topk_cosine(self, k):
         return self.topk(k)
 
@@ -194,12 +192,14 @@ def test_opposites_are_left_out_below_a_quarter(negative, left_out, caplog):
     assert ("are left out" in caplog.text) == left_out
 
 
-def test_several_ways_have_the_sum_of_their_graphs():
+def test_several_neighbor_lists_have_the_sum_of_their_graphs():
     one, other = unequal(seed=4), unequal(seed=5)
 
     class Both:
         n, device = 18, torch.device("cpu")
-        parts = tuple(ExplicitCoefficients(torch.from_numpy(C)) for C in (one, other))
+
+        def neighbors(self, k, by_cosine):
+            return [ExplicitCoefficients(torch.from_numpy(C)).topk(k) for C in (one, other)]
 
     make = TopK(3, 2.0, scale="none", grow=False)
     A = make(Both(), 2)

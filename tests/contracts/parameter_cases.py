@@ -242,19 +242,6 @@ ESTIMATORS: Cases = {
         SEEDED,
         {"tol": (1e-3, 0.5, "output"), "max_iter": (100, 1, "output")},
     ),
-    "j-dssc": (
-        METHODS["j-dssc"],
-        TABLE,
-        {**SEEDED, "max_iter": 5},
-        {
-            **SHALLOW,
-            "eta1": (0.01, 1.0, "output"),
-            "eta2": (0.2, 1.0, "output"),
-            "eta3": (0.0, 0.1, "output"),
-            "tol": (1e-3, 0.9, "output"),
-            "max_iter": (5, 3, "output"),
-        },
-    ),
     "kssc": (
         METHODS["kssc"],
         TABLE,
@@ -279,7 +266,6 @@ ESTIMATORS: Cases = {
             **SHALLOW,
             "lam": (1.0, 3.0, "output"),
             "norm": ("l21", "l1", "output"),
-            "solver": ("admm", "alm", "output"),
             "max_iter": (2000, 2, "output"),
         },
     ),

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
-    "j-dssc": {"max_iter": 5},  # of 1000, which noise takes
     "ssc": {"max_iter": 20},  # of 150
 }
 
@@ -88,7 +87,7 @@ def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(nam
     # A linear network keeps subspaces linear, as the statement needs.
     linear = {"network": MLPSpec(30, (), 30), "pretrain_epochs": 30}
     options = {"dcfsc": {**linear, "steps": 50}, "dsc": {**linear, "steps": 300}}
-    options |= {"j-dssc": {"max_iter": 1000}, "ssc": {"max_iter": None}}
+    options["ssc"] = {"max_iter": None}
     labels = make(name, **options.get(name, {})).fit_predict(subspaces.X)
     assert clustering_error(subspaces.y, labels) == 0.0
 

@@ -17,13 +17,21 @@ import torch
 
 import dcfsc.estimators.sharded
 import dcfsc.self_expression as self_expression
+from dcfsc.affinity import TopK
+from dcfsc.affinity.base import RanksByCosine, SearchesApproximately
 from dcfsc.errors import InputError
+from dcfsc.estimators.prediction import votes
+from dcfsc.estimators.sharded import _DIVISIBLE
 from dcfsc.self_expression import (
-    Combined,
+    ClosedForm,
+    Coding,
     CosineForm,
     ExplicitCoefficients,
     FeatureForm,
+    InnerProducts,
+    MirroredCosineForm,
     Operator,
+    RankedByCosine,
     SampleForm,
     SparseCoefficients,
 )
@@ -63,6 +71,7 @@ class Case:
     code: torch.Tensor | None = None
     linear: bool = False
     approximate: bool = False
+    lists: list[torch.Tensor] | None = None  # of several neighbor lists, the matrices
 
 
 def closed(form: Any, n: int, d: int) -> Case:
@@ -83,22 +92,20 @@ def permuted(Z: torch.Tensor) -> torch.Tensor:
     return Z[:, order]
 
 
-def cosine_of(*views: torch.Tensor) -> Case:
-    Z, new = views[0], unit(samples(7, views[0].shape[1], seed=5))
-    products = torch.stack([Z @ V.T for V in views])
-    codes = torch.stack([new @ V.T for V in views])
-    C = products[0] if len(views) == 1 else products.abs().amax(0)
-    code = codes[0] if len(views) == 1 else codes.abs().amax(0)
-    C = C.clone().fill_diagonal_(0.0)
-    operator = CosineForm(*views)
-    return Case(operator, C, C, unseen=new, code=code, approximate=len(views) == 1)
+def cosine() -> Case:
+    Z, new = unit(samples(30, 8)), unit(samples(7, 8, seed=5))
+    C = (Z @ Z.T).fill_diagonal_(0.0)
+    return Case(CosineForm(Z), C, C, unseen=new, code=new @ Z.T, approximate=True)
 
 
-def combined() -> Case:
-    Z = unit(samples(30, 8))
-    first, last = cosine_of(Z), cosine_of(Z, unit(permuted(Z)))
-    operator = Combined(first.operator, last.operator)
-    return Case(operator, first.dense, first.cosine, unseen=last.unseen, code=last.code)
+def mirrored() -> Case:
+    """Neighbors among the samples first; codes over the samples and their mirror images."""
+    Z, new = unit(samples(30, 8)), unit(samples(7, 8, seed=5))
+    M = unit(permuted(samples(30, 8)))
+    C = (Z @ Z.T).fill_diagonal_(0.0)
+    code = torch.stack([new @ Z.T, new @ M.T]).abs().amax(0)
+    both = torch.stack([Z @ Z.T, Z @ M.T]).abs().amax(0).fill_diagonal_(0.0)
+    return Case(MirroredCosineForm(Z, M), C, C, unseen=new, code=code, lists=[C, both])
 
 
 def explicit(sparse: bool) -> Case:
@@ -114,9 +121,8 @@ CASES = {
     "feature form, N < d": lambda: closed(FeatureForm, 12, 20),
     "sample form": lambda: closed(SampleForm, 12, 20),
     "sample form, N > d": lambda: closed(SampleForm, 30, 8),
-    "cosine": lambda: cosine_of(unit(samples(30, 8))),
-    "cosine of views": lambda: cosine_of(unit(samples(30, 8)), unit(permuted(samples(30, 8)))),
-    "combined": combined,
+    "cosine": cosine,
+    "mirrored": mirrored,
     "explicit": lambda: explicit(False),
     "sparse": lambda: explicit(True),
 }
@@ -178,10 +184,11 @@ def test_no_more_neighbors_than_there_are_others(case):
 
 def test_rankings_by_cosine(case):
     operator = case.operator
-    assert operator.ranks_by_cosine == (case.cosine is not None)
+    assert isinstance(operator, RankedByCosine) == (case.cosine is not None)
+    assert isinstance(operator, RanksByCosine) == (case.cosine is not None)
     if case.cosine is None:
-        with pytest.raises(InputError, match="has no ranking by cosine"):
-            operator.topk_cosine(3)
+        with pytest.raises(InputError, match="scale='cosine' needs the closed form"):
+            TopK(scale="cosine")(operator, 2)
         return
     values, indices = operator.topk_cosine(4)
     check_largest(values, indices, case.cosine, 4)
@@ -201,11 +208,10 @@ def test_leverages_and_degrees_of_freedom(case):
 
 def test_codes_of_unseen_samples(case):
     operator = case.operator
-    assert operator.codes_samples == (case.code is not None)
+    assert isinstance(operator, Coding) == (case.code is not None)
     if case.code is None:
-        for ask in (lambda: operator.code(torch.ones(1, 3)), lambda: operator.topk_code(None, 2)):
-            with pytest.raises(InputError, match="has no codes of unseen samples"):
-                ask()
+        with pytest.raises(InputError, match="has no codes of unseen samples"):
+            votes(operator, np.zeros(operator.n, dtype=int), 1, torch.ones(1, 3), 2)
         return
     assert same(operator.code(case.unseen), case.code)
     values, indices = operator.topk_code(case.unseen, 3)
@@ -216,11 +222,9 @@ def test_codes_of_unseen_samples(case):
 def test_products_with_matrices(case):
     operator, C = case.operator, case.dense
     V = torch.randn(len(C), 3, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
-    assert operator.is_linear == case.linear
+    assert isinstance(operator, ClosedForm) == case.linear
     if not case.linear:
-        for product in (operator.matmul, operator.rmatmul, operator.apply):
-            with pytest.raises(InputError, match="has no products with matrices"):
-                product(V)
+        assert not any(hasattr(operator, name) for name in ("matmul", "rmatmul", "apply"))
         return
     assert same(operator.matmul(V), C @ V)
     assert same(operator.rmatmul(V), C.T @ V)
@@ -233,10 +237,11 @@ def test_products_with_matrices(case):
 
 def test_an_approximate_search_that_looks_everywhere_is_exact(case):
     operator = case.operator
-    assert (operator.directions is not None) == case.approximate
+    assert isinstance(operator, InnerProducts) == case.approximate
+    assert isinstance(operator, SearchesApproximately) == case.approximate
     if not case.approximate:
         with pytest.raises(InputError, match="Use search='exact'"):
-            operator.approximate_topk(3)
+            TopK(search="approximate")(operator, 2)
         return
     assert operator.recall is None
     values, _ = operator.approximate_topk(3)  # so few rows have few cells: all are looked at
@@ -245,18 +250,22 @@ def test_an_approximate_search_that_looks_everywhere_is_exact(case):
     assert operator.recall == 1.0
 
 
-def test_parts_are_operators_on_the_same_samples(case):
-    parts = case.operator.parts
-    assert all(isinstance(part, Operator) and part.n == case.operator.n for part in parts)
-    assert (len(parts) == 1) == (not isinstance(case.operator, Combined))
-    assert parts[0] is case.operator or isinstance(case.operator, Combined)
+@pytest.mark.parametrize("by_cosine", [False, True])
+def test_neighbor_lists_are_the_largest_of_their_matrices(case, by_cosine):
+    ranked = case.cosine if by_cosine and case.cosine is not None else case.dense
+    matrices = case.lists or [ranked]
+    lists = case.operator.neighbors(4, by_cosine)
+    assert len(lists) == len(matrices)
+    for (values, indices), C in zip(lists, matrices, strict=True):
+        check_largest(values, indices, C, 4)
 
 
-def test_sparse_matrices_are_given_where_there_are(case):
-    C = case.operator.sparse
-    assert (C is not None) == isinstance(case.operator, SparseCoefficients)
-    if C is not None:
-        assert same(torch.from_numpy(C.toarray()), case.dense)
+def test_the_matrix_and_its_diagonal(case):
+    C = case.operator.matrix()
+    assert sp.issparse(C) == isinstance(case.operator, SparseCoefficients)
+    assert same(torch.from_numpy(C.toarray()) if sp.issparse(C) else C, case.dense)
+    assert same(case.operator.diagonal(), case.dense.diagonal())
+    assert case.operator.diagonal().dtype == DTYPE
 
 
 def test_a_repr_says_the_class_and_n(case):
@@ -264,12 +273,14 @@ def test_a_repr_says_the_class_and_n(case):
     assert f"N={case.operator.n}" in repr(case.operator)
 
 
-@pytest.mark.parametrize("name", ["cosine", "cosine of views", "feature form", "sample form"])
+@pytest.mark.parametrize("name", ["cosine", "mirrored", "feature form", "sample form"])
 def test_single_precision_is_near_double(name):
     """The same operators on float32 rows give the float64 answers to single precision."""
     wide = CASES[name]().operator
     if isinstance(wide, CosineForm):
-        narrow: Operator = CosineForm(*(view.float() for view in wide.views))
+        narrow: Operator = CosineForm(wide.directions.float())
+    elif isinstance(wide, MirroredCosineForm):
+        narrow = MirroredCosineForm(wide.seen.directions.float(), wide.mirrored.float())
     else:
         narrow = type(wide)(wide._Z.float(), LAM)
     assert narrow.dense().dtype == torch.float32
@@ -283,8 +294,12 @@ def test_the_cosine_is_the_limit_of_the_closed_form():
     torch.testing.assert_close(limit, ridge, rtol=1e-6, atol=1e-9)
 
 
-def test_combined_parts_are_divisible_only_together():
-    Z = unit(samples(30, 8))
-    divisible, not_divisible = CosineForm(Z), ExplicitCoefficients(Z @ Z.T)
-    assert Combined(divisible, divisible).is_divisible
-    assert not Combined(divisible, not_divisible).is_divisible
+def test_a_diagonal_need_not_be_zero():
+    C = torch.randn(20, 20, dtype=DTYPE, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(ExplicitCoefficients(C).diagonal(), C.diagonal())
+    assert torch.equal(SparseCoefficients(sp.csr_array(C.numpy())).diagonal(), C.diagonal())
+
+
+def test_what_works_where_samples_are_divided():
+    divisible = {name for name, make in CASES.items() if isinstance(make().operator, _DIVISIBLE)}
+    assert divisible == {"feature form", "feature form, N < d", "cosine", "mirrored"}

@@ -23,7 +23,6 @@ from dcfsc.runs.request import RunRequest
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
-    "j-dssc": {"max_iter": 5},
 }
 WITH_PREDICT = ["closed-form", "dcfsc"]
 over_all = pytest.mark.parametrize("name", METHODS)

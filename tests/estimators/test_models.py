@@ -303,6 +303,6 @@ def test_every_affinity_is_saved_with_its_model(made, data, tmp_path):
 
 
 def test_no_affinity_is_left_out_of_what_can_be_saved():
-    inner = {affinity.Joined, affinity.NearestDoublyStochastic, affinity.Affinity}
+    inner = {affinity.Joined, affinity.Affinity}
     public = {kind for kind in vars(affinity).values() if dataclasses.is_dataclass(kind)}
     assert public - inner == set(persistence._AFFINITIES.values())

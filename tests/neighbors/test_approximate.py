@@ -99,7 +99,7 @@ def test_an_estimator_searches_approximately_only_when_asked():
 def test_what_cannot_be_searched_is_said():
     Z, _ = points(30)
     with pytest.raises(InputError, match="form='features'"):
-        solve(Z, 1.0, form="samples").approximate_topk(3)
+        TopK(search="approximate")(solve(Z, 1.0, form="samples"), 4)
     with pytest.raises(InputError, match="search='exact'"):
         TopK(search="approximate")(solve(Z, 1.0, form="samples"), 3)
     with pytest.raises(InputError, match="unknown search"):

@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from dcfsc.errors import InputError
-from dcfsc.neighbors import exact, half_filter, largest_over_views, unit_rows, views
+from dcfsc.neighbors import (
+    exact,
+    half_filter,
+    larger_of_both,
+    scan_among,
+    sharded,
+    unit_rows,
+)
 from dcfsc.neighbors.approximate import (
     _centers,
     _lengthen,
@@ -182,55 +189,50 @@ def test_unit_rows_of_any_size():
 
 @pytest.mark.parametrize("k", [1, 4, 10, 11, 15])
 @pytest.mark.parametrize("diagonal", [None, 0])
-def test_the_best_view_of_every_column_counts_once(k, diagonal):
+@pytest.mark.parametrize("repeated", [False, True])
+def test_the_larger_value_of_every_column_counts_once(k, diagonal, repeated):
     Q = rows(11, 4)
-    seen = [Q, rows(11, 4, seed=1), Q.flip(1), Q]  # a view twice: every column is repeated
-    best = np.max([np.abs(Q.numpy() @ Y.numpy().T) for Y in seen], axis=0)
+    ways = [Q, Q if repeated else rows(11, 4, seed=1)]
+    largest = np.max([np.abs(Q.numpy() @ Y.numpy().T) for Y in ways], axis=0)
     if diagonal is not None:
-        np.fill_diagonal(best, -1.0)
-    kept = min(k, 11 - (diagonal is not None))
-    order = np.argsort(-best, axis=1)[:, :kept]
-    values, indices = largest_over_views(Q, seen, k, diagonal)
+        np.fill_diagonal(largest, -1.0)
+    order = np.argsort(-largest, axis=1)[:, : min(k, 11 - (diagonal is not None))]
+    lists = [largest_inner_products(Q, Y, k, diagonal=diagonal) for Y in ways]
+    values, indices = larger_of_both(*lists)
     np.testing.assert_array_equal(indices.numpy(), order)
-    np.testing.assert_allclose(values.numpy(), np.take_along_axis(best, order, 1), rtol=1e-10)
+    np.testing.assert_allclose(values.numpy(), np.take_along_axis(largest, order, 1), rtol=1e-10)
 
 
-def test_zero_rows_have_distinct_neighbors_in_all_views():
+def test_zero_rows_have_distinct_neighbors_in_both_lists():
     Q = rows(6, 3)
     Q[2] = 0.0
-    values, indices = largest_over_views(Q, [Q, -Q, 0.0 * Q], 5, 0)
+    values, indices = larger_of_both(
+        *(largest_inner_products(Q, Y, 5, diagonal=0) for Y in (Q, 0.0 * Q))
+    )
     assert (values[2] == 0.0).all()
-    for i, found in enumerate(indices.tolist()):
-        assert sorted(found) == [j for j in range(6) if j != i]
+    for i, columns in enumerate(indices.tolist()):
+        assert sorted(columns) == [j for j in range(6) if j != i]
 
 
-def test_no_view_is_refused():
-    with pytest.raises(ValueError, match="at least one view"):
-        largest_over_views(rows(3, 2), [], 1)
-
-
-def test_only_samples_among_themselves_are_looked_for_in_all_processes(monkeypatch):
-    """Unseen samples (no diagonal) are each process's own."""
+def test_samples_among_themselves_are_looked_for_in_all_processes(monkeypatch):
     asked = []
 
     def of_all(Q, Y, k):
         asked.append(k)
         return largest_inner_products(Q, Y, k, diagonal=0)
 
-    monkeypatch.setattr(views, "largest_inner_products_of_all", of_all)
+    monkeypatch.setattr(sharded, "largest_inner_products_of_all", of_all)
     Q = rows(6, 3)
-    largest_over_views(Q, [Q], 2, 0)
+    alone = scan_among(Q, -Q, 2)
     assert asked == []
-    monkeypatch.setattr(views.processes, "active", lambda: True)
-    largest_over_views(Q, [Q], 3)
-    assert asked == []
-    largest_over_views(Q, [Q, -Q], 4, 0)
-    assert asked == [4, 4]
+    monkeypatch.setattr(sharded.processes, "active", lambda: True)
+    assert all(map(torch.equal, scan_among(Q, -Q, 2), alone))
+    assert asked == [2]
 
 
 def test_merging_keeps_the_larger_of_a_repeated_column():
-    values = torch.tensor([[0.9, 0.5, 0.7, 0.6]])
-    indices = torch.tensor([[4, 2, 2, 8]])
-    largest, columns = views._merged(values, indices, 3)
-    assert largest[0].tolist() == pytest.approx([0.9, 0.7, 0.6])
+    one = torch.tensor([[0.9, -0.7, 0.6]]), torch.tensor([[4, 2, 8]])
+    other = torch.tensor([[-0.8, 0.5, 0.1]]), torch.tensor([[4, 2, 1]])
+    values, columns = larger_of_both(one, other)
+    assert values[0].tolist() == pytest.approx([0.9, 0.7, 0.6])
     assert columns.tolist() == [[4, 2, 8]]

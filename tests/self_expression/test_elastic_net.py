@@ -195,7 +195,7 @@ def test_orthogonal_and_zero_samples_have_no_code():
     Z = torch.from_numpy(union(10))
     Z[3] = 0.0
     C = elastic_net_self_expression(Z).coefficients
-    assert C[3].nnz == C[:, 3].nnz == 0
+    assert C[[3]].nnz == C[:, [3]].nnz == 0
     assert np.isfinite(C.data).all()
 
 

@@ -14,7 +14,6 @@ from dcfsc.errors import InputError
 from dcfsc.self_expression.kernel import (
     kernel_matrix,
     kernel_sparse_self_expression,
-    kernel_sparse_self_expression_memory,
 )
 from dcfsc.self_expression.sparse import sparse_self_expression
 
@@ -186,10 +185,3 @@ def test_bad_input_is_one_clear_line() -> None:
         kernel_matrix(torch.ones(2, 2), "rbff")
     with pytest.raises(InputError, match="two samples"):
         kernel_sparse_self_expression(torch.ones(1, 1), affine=True)
-
-
-def test_memory_is_that_of_the_eigendecomposition() -> None:
-    assert kernel_sparse_self_expression_memory(1000, torch.float32) >= 5 * 8e6
-    assert kernel_sparse_self_expression_memory(
-        1000, torch.float64
-    ) >= kernel_sparse_self_expression_memory(1000, torch.float32)

@@ -44,6 +44,10 @@ def lrsc_value(C, A, Z, tau, alpha):
     return float(torch.linalg.svdvals(C).sum() + fit + alpha / 2 * (Z - A).square().sum())
 
 
+def rank(solution):
+    return int(torch.linalg.matrix_rank(solution.coefficients))
+
+
 def wrong_edges(C, labels):
     return float(C[labels[:, None] != labels].abs().max())
 
@@ -74,7 +78,7 @@ def test_lrr_satisfies_the_optimality_conditions(n, d):
     Z, _ = union_of_subspaces(n, d, [3, 3, 3], noise=0.1)
     result = low_rank_representation(Z, 0.15, gap=1e-10, max_iter=20_000)
     assert result.converged
-    assert result.rank > 0
+    assert rank(result) > 0
     assert float(result.error.norm(dim=1).min()) > 1e-2
     dual = 0.15 * torch.nn.functional.normalize(result.error) @ Z.T
     nuclear = float(torch.linalg.svdvals(result.coefficients).sum())
@@ -87,97 +91,34 @@ def test_lrr_satisfies_the_optimality_conditions(n, d):
     seed=st.integers(0, 1000),
     lam=st.floats(0.02, 5.0),
     norm=st.sampled_from(["l21", "l1"]),
-    method=st.sampled_from(["admm", "alm"]),
     scale=st.sampled_from([0.01, 1.0, 255.0]),
 )
-def test_the_gap_of_lrr_bounds_its_distance_from_the_optimum(seed, lam, norm, method, scale):
+def test_the_gap_of_lrr_bounds_its_distance_from_the_optimum(seed, lam, norm, scale):
     Z, _ = union_of_subspaces(8, 10, [2, 3], noise=0.1, seed=seed)
     Z, lam = Z * scale, lam / scale
-    loose = low_rank_representation(Z, lam, norm=norm, method=method, gap=0.2)
+    loose = low_rank_representation(Z, lam, norm=norm, gap=0.2)
     tight = low_rank_representation(Z, lam, norm=norm, gap=1e-6, max_iter=20_000)
     assert tight.converged
-    assert (loose.objective - tight.objective) / loose.objective <= loose.gap + 1e-6
+    assert (loose.objective - tight.objective) / loose.objective <= loose.residual + 1e-6
     # ... and no other point does better than the bound says: zero, the identity, the projector
     for other in (torch.zeros(16, 16), torch.eye(16), low_rank_representation(Z, math.inf)):
         C = getattr(other, "coefficients", other).double()
         assert lrr_value(C, Z, lam, norm) >= tight.objective * (1 - 1e-6)
 
 
-def plain_inexact_alm(X, lam, norm, steps):
-    """The published iteration as it stands: samples in columns, the dictionary X itself."""
-    n, mu = X.shape[1], 1e-6
-    inverse = torch.linalg.inv(X.T @ X + torch.eye(n))
-    Z, Y2, E, Y1 = X.new_zeros(n, n), X.new_zeros(n, n), torch.zeros_like(X), torch.zeros_like(X)
-    for _ in range(steps):
-        U, s, Vt = torch.linalg.svd(Z + Y2 / mu)
-        J = U @ torch.diag((s - 1 / mu).clamp_min(0)) @ Vt
-        Z = inverse @ (X.T @ (X - E) + J + (X.T @ Y1 - Y2) / mu)
-        R = X - X @ Z + Y1 / mu
-        if norm == "l21":
-            length = R.norm(dim=0)
-            E = R * ((length - lam / mu).clamp_min(0) / length)
-        else:
-            E = R.sign() * (R.abs() - lam / mu).clamp_min(0)
-        Y1 = Y1 + mu * (X - X @ Z - E)
-        Y2 = Y2 + mu * (Z - J)
-        mu = min(1e10, 1.1 * mu)
-    return Z.T, E.T
-
-
-@pytest.mark.parametrize("norm", ["l21", "l1"])
-@pytest.mark.parametrize(("n", "d"), [(8, 6), (4, 20)])
-def test_alm_follows_the_published_iteration_in_reduced_coordinates(norm, n, d):
-    Z, _ = union_of_subspaces(n, d, [2, 2, 2], noise=0.1)
-    result = low_rank_representation(Z, 0.3, norm=norm, method="alm")
-    C, E = plain_inexact_alm(Z.T, 0.3, norm, result.n_iter)
-    assert result.converged
-    assert result.residual <= 1e-8
-    torch.testing.assert_close(result.coefficients, C, atol=1e-6, rtol=0)
-    torch.testing.assert_close(result.error, E, atol=1e-6, rtol=0)
-
-
-def test_alm_is_near_the_optimum_on_unit_samples_and_says_when_it_is_not():
-    Z, _ = union_of_subspaces(20, 30, [3, 3, 3], noise=0.05)
-    best = low_rank_representation(Z, 0.18, gap=1e-6)
-    alm = low_rank_representation(Z, 0.18, method="alm")
-    assert alm.objective == pytest.approx(best.objective, rel=1e-3)
-    scaled = low_rank_representation(255 * Z, 0.18 / 255, method="alm")
-    assert scaled.objective > 1.1 * best.objective
-    assert scaled.gap > 0.05
-
-
-@pytest.mark.parametrize("norm", ["l21", "l1"])
-@pytest.mark.parametrize("scale", [1e-2, 1.0, 40.0])
-def test_the_gap_of_alm_bounds_the_optimum_from_below(norm, scale):
-    """The bound is a dual value: near the optimum where the path is fine, never above it."""
-    Z, _ = union_of_subspaces(12, 15, [2, 3], noise=0.05)
-    best = low_rank_representation(Z, 0.2, norm=norm, gap=1e-7, max_iter=20_000)
-    alm = low_rank_representation(
-        scale * Z, 0.2 / scale, norm=norm, method="alm", mu=1e-6 / scale**2, rho=1.05
-    )
-    assert alm.converged
-    assert alm.residual <= 1e-8
-    assert 0.0 < alm.gap < 1.0
-    assert alm.objective * (1 - alm.gap) <= best.objective * (1 + 1e-9)
-    assert alm.objective >= best.objective * (1 - 1e-6)
-    if scale == 1.0:
-        assert alm.gap < 0.05
-
-
 def test_lrr_without_errors_is_the_projector_and_has_no_wrong_edge():
     Z, labels = union_of_subspaces(15, 20, [2, 3, 4])
     V = torch.linalg.svd(Z)[0][:, :9]
     exact = low_rank_representation(Z, math.inf)
-    assert exact.rank == 9
+    assert rank(exact) == 9
     assert exact.objective == pytest.approx(9)
-    assert (exact.gap, exact.n_iter, exact.residual, exact.converged) == (0.0, 0, 0.0, True)
+    assert (exact.n_iter, exact.residual, exact.converged) == (0, 0.0, True)
     torch.testing.assert_close(exact.coefficients, V @ V.T)
     assert wrong_edges(exact.coefficients, labels) < 1e-10
-    for method in ("admm", "alm"):
-        priced = low_rank_representation(Z, 20.0, method=method, gap=1e-8, max_iter=20_000)
-        assert priced.rank == 9
-        torch.testing.assert_close(priced.coefficients, V @ V.T, atol=1e-5, rtol=0)
-        assert wrong_edges(priced.coefficients, labels) < 1e-5
+    priced = low_rank_representation(Z, 20.0, gap=1e-8, max_iter=20_000)
+    assert rank(priced) == 9
+    torch.testing.assert_close(priced.coefficients, V @ V.T, atol=1e-5, rtol=0)
+    assert wrong_edges(priced.coefficients, labels) < 1e-5
 
 
 def test_lrr_charges_corrupted_samples_and_leaves_the_others():
@@ -211,11 +152,10 @@ def test_lrr_is_invariant_to_rotation_scale_and_order():
 
 
 @pytest.mark.parametrize("norm", ["l21", "l1"])
-@pytest.mark.parametrize("method", ["admm", "alm"])
-def test_lrr_with_zero_rows_and_duplicates(norm, method):
+def test_lrr_with_zero_rows_and_duplicates(norm):
     Z, _ = union_of_subspaces(8, 10, [2, 2], noise=0.1)
     Z = torch.cat([Z, Z[:1], torch.zeros(1, 10)])
-    result = low_rank_representation(Z, 0.4, norm=norm, method=method)
+    result = low_rank_representation(Z, 0.4, norm=norm)
     C = result.coefficients
     assert result.converged
     assert float(C[17].abs().max()) < 1e-6
@@ -246,10 +186,9 @@ def test_lrr_in_single_precision_agrees_with_double(norm):
     assert torch.equal(Z, kept)
 
 
-@pytest.mark.parametrize("method", ["admm", "alm"])
-def test_lrr_that_runs_out_of_iterations_has_not_converged(method):
+def test_lrr_that_runs_out_of_iterations_has_not_converged():
     Z, _ = union_of_subspaces(10, 12, [2, 2], noise=0.1)
-    result = low_rank_representation(Z, 0.2, method=method, max_iter=3)
+    result = low_rank_representation(Z, 0.2, max_iter=3)
     assert not result.converged
     assert result.n_iter == 3
 
@@ -262,7 +201,6 @@ def test_lrr_that_runs_out_of_iterations_has_not_converged(method):
         (torch.full((3, 2), math.nan), {}, "NaN"),
         (torch.ones(3, 2), {"lam": 0.0}, "lam"),
         (torch.ones(3, 2), {"norm": "l2"}, "l21"),
-        (torch.ones(3, 2), {"method": "ialm"}, "alm"),
     ],
 )
 def test_lrr_refuses_bad_input_in_one_line(Z, options, word):
@@ -293,7 +231,7 @@ def test_lrsc_with_fixed_data_attains_the_optimum_of_a_general_convex_solver(n, 
     C = cp.Variable((3 * n, 3 * n))
     fit = cp.sum_squares(Z.numpy() - C @ Z.numpy())
     optimum = cp.Problem(cp.Minimize(cp.normNuc(C) + tau / 2 * fit)).solve()
-    assert 0 < result.rank < min(3 * n, d)
+    assert 0 < rank(result) < min(3 * n, d)
     assert result.objective == pytest.approx(optimum, rel=1e-4)
     assert lrsc_value(result.coefficients, Z, Z, tau, 0) == pytest.approx(result.objective)
     torch.testing.assert_close(result.coefficients, torch.tensor(C.value), atol=5e-3, rtol=0)
@@ -304,7 +242,7 @@ def test_lrsc_with_fixed_data_is_the_shrunk_projector():
     V, sigma, _ = torch.linalg.svd(Z, full_matrices=False)
     tau = float(sigma[6]) ** -2 * 1.0001  # seven values pass 1 / sqrt(tau)
     result = low_rank_subspace(Z, tau, math.inf)
-    assert result.rank == 7
+    assert rank(result) == 7
     expected = V[:, :7] @ torch.diag(1 - 1 / (tau * sigma[:7] ** 2)) @ V[:, :7].T
     torch.testing.assert_close(result.coefficients, expected)
     assert torch.equal(result.clean, Z)
@@ -354,7 +292,7 @@ def test_lrsc_is_not_improved_by_any_perturbation_nor_other_start(n, d, ratio):
     result = low_rank_subspace(Z, tau, ratio * tau)
     C, A, alpha = result.coefficients, result.clean, ratio * tau
     assert result.converged
-    assert result.rank > 0
+    assert rank(result) > 0
     assert lrsc_value(C, A, Z, tau, alpha) == pytest.approx(result.objective)
     floor = result.objective * (1 - 1e-10)
     for seed in range(40):
@@ -388,7 +326,7 @@ def test_lrsc_has_no_wrong_edge_without_noise(alpha):
     assert wrong_edges(low_rank_subspace(orthogonal, alpha=alpha).coefficients, labels) < 1e-12
     Z, labels = union_of_subspaces(15, 20, [2, 3, 4])  # independent: the projector, as tau grows
     strict = low_rank_subspace(Z, 1e8, alpha if alpha is None else math.inf)
-    assert strict.rank == 9
+    assert rank(strict) == 9
     assert wrong_edges(strict.coefficients, labels) < 1e-5
 
 
@@ -415,7 +353,7 @@ def test_lrsc_with_zero_rows_duplicates_and_little_data():
 
 def test_lrsc_of_a_small_tau_keeps_nothing():
     result = low_rank_subspace(normal(10, 4), tau=1e-4)
-    assert result.rank == 0
+    assert rank(result) == 0
     assert not result.coefficients.any()
     with pytest.raises(InputError, match="tau"):
         low_rank_subspace(normal(10, 4), tau=-1.0)
@@ -439,7 +377,7 @@ def test_a_gpu_gives_the_same_coefficients(dtype):
     for call in (
         low_rank_subspace,
         lambda X: low_rank_representation(X, 0.2),
-        lambda X: low_rank_representation(X, 0.2, norm="l1", method="alm"),
+        lambda X: low_rank_representation(X, 0.2, norm="l1"),
     ):
         there, here = call(Z.cuda()).coefficients, call(Z).coefficients
         assert there.is_cuda

@@ -18,8 +18,9 @@ def test_singular_values_count_above_eight_units_for_eight_samples(scale, units,
     """max(N, d) = 8 units of round-off of the largest."""
     Z = torch.zeros(8, 4, dtype=torch.float64)
     Z.diagonal().copy_(torch.tensor([1.0, 0.5, 0.25, units * EPS]))
-    assert low_rank_representation(scale * Z, math.inf).rank == rank
-    assert low_rank_representation(scale * Z.T.contiguous(), math.inf).rank == rank
+    for X in (Z, Z.T.contiguous()):  # the trace of a projector
+        C = low_rank_representation(scale * X, math.inf).coefficients
+        assert float(C.trace()) == pytest.approx(rank)
 
 
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
@@ -42,10 +43,9 @@ def test_the_price_of_a_code_is_a_hundredth_of_the_largest_square_unless_said():
     assert plain.objective == pytest.approx(said.objective, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["admm", "alm"])
 @pytest.mark.parametrize("norm", ["l21", "l1"])
-def test_a_gap_is_a_share_of_the_objective(method, norm):
+def test_a_gap_is_a_share_of_the_objective(norm):
     """Zero is a bound of every objective, so a gap is one at most, however large the objective."""
-    found = low_rank_representation(10 * normal(12, 5), 1.0, norm=norm, method=method, max_iter=1)
+    found = low_rank_representation(10 * normal(12, 5), 1.0, norm=norm, max_iter=1)
     assert found.objective > 10
-    assert 0.1 < found.gap <= 1.0
+    assert 0.1 < found.residual <= 1.0

@@ -12,7 +12,6 @@ from dcfsc.errors import InputError
 from dcfsc.self_expression import (
     dense_self_expression,
     elastic_net_self_expression,
-    joint_affinity,
     kernel_matrix,
     kernel_sparse_self_expression,
     low_rank_representation,
@@ -22,15 +21,6 @@ from dcfsc.self_expression import (
 )
 
 NO_NUMBERS = [0, -1.0, math.nan, math.inf]
-
-
-def identity(operator, _):
-    """In place of a projection: the affinity that joins nothing."""
-    return sp.eye_array(operator.n, format="csr")
-
-
-def joint(Z, eta1=1.0, eta2=0.3, eta3=0.1, **options):
-    return joint_affinity(Z, eta1, eta2, eta3, identity, **options)
 
 
 def kernel_code(Z, **options):
@@ -46,22 +36,15 @@ DEFAULTS = [
     (
         sparse_self_expression,
         {"outliers": False, "max_iter": 9000},
-        {"alpha": 20.0, "tol": 2e-4, "drop_diagonal": False, "layout": "dense"},
+        {"alpha": 20.0, "tol": 2e-4, "drop_diagonal": False},
     ),
     (
         kernel_code,
         {"max_iter": 9000},
-        {"alpha": 20.0, "affine": False, "tol": 2e-4, "drop_diagonal": False, "layout": "dense"},
+        {"alpha": 20.0, "affine": False, "tol": 2e-4, "drop_diagonal": False},
     ),
     (elastic_net_self_expression, {}, {"alpha": 50.0, "l1_ratio": 0.95, "tol": 1e-3}),
-    (low_rank_representation, {}, {"lam": 0.18, "norm": "l21", "method": "admm", "gap": 1e-4}),
-    (low_rank_representation, {"method": "alm"}, {"rho": 1.1, "mu": 1e-6, "tol": 1e-8}),
-    (
-        low_rank_representation,
-        {"method": "alm", "tol": 1e-300, "max_iter": 420},
-        {"max_mu": 1e10},
-    ),
-    (joint, {"eta1": 0.01, "eta3": 0.01}, {"tol": 1e-4}),
+    (low_rank_representation, {}, {"lam": 0.18, "norm": "l21", "gap": 1e-4}),
 ]
 
 
@@ -89,7 +72,6 @@ def test_what_is_not_said_is_as_documented(solver, options, defaults):
     [
         (dense_self_expression, {"rho": 1.001}, 1000),
         (low_rank_representation, {"gap": 1e-300}, 2000),
-        (joint, {"eta1": 1e-3, "eta3": 1e-3, "tol": 1e-300}, 1000),
     ],
 )
 def test_there_are_as_many_steps_as_documented(solver, options, most):
@@ -102,12 +84,11 @@ POSITIVE = {
     dense_self_expression: ["l1", "l2", "rho", "mu", "max_mu", "tol", "max_iter"],
     elastic_net_self_expression: ["alpha", "weight", "tol", "max_iter", "block_rows"],
     sparse_self_expression: ["alpha", "weight", "penalty", "gamma", "tol", "max_iter"],
-    kernel_sparse_self_expression: ["alpha", "weight", "penalty", "tol", "max_iter", "block_rows"],
+    kernel_sparse_self_expression: ["alpha", "weight", "penalty", "tol", "max_iter"],
     kernel_matrix: ["gamma", "degree"],
-    low_rank_representation: ["gap", "rho", "mu", "max_mu", "tol", "max_iter"],
+    low_rank_representation: ["gap", "max_iter"],
     low_rank_subspace: ["tau"],
     orthogonal_matching_pursuit: ["tol"],
-    joint: ["eta1", "eta2", "tol", "max_iter"],
 }
 CASES = [(solver, name) for solver, names in POSITIVE.items() for name in names]
 
@@ -145,14 +126,8 @@ def test_what_is_no_matrix_of_numbers_is_refused_by_name(solver, Z, word):
         solver(Z)
 
 
-@pytest.mark.parametrize("solver", [sparse_self_expression, kernel_code])
-def test_a_layout_that_is_not_known_is_refused(solver):
-    with pytest.raises(InputError, match="unknown layout"):
-        solver(normal(4, 3), layout="coo")
-
-
 @pytest.mark.parametrize("code", [sparse_self_expression, kernel_sparse_self_expression])
-@pytest.mark.parametrize("name", ["tol", "max_iter", "block_rows"])
+@pytest.mark.parametrize("name", ["tol", "max_iter"])
 @pytest.mark.parametrize("value", NO_NUMBERS)
 def test_bad_options_are_refused_also_where_there_is_nothing_to_code(code, name, value):
     with pytest.raises(InputError, match=name):
@@ -169,7 +144,7 @@ def lasso_code(Z, **options):
 
 @pytest.mark.parametrize(
     ("solver", "tol"),
-    [(outlier_code, 1e-3), (lasso_code, 1e-3), (dense_self_expression, 1e-4), (joint, 1e-3)],
+    [(outlier_code, 1e-3), (lasso_code, 1e-3), (dense_self_expression, 1e-4)],
 )
 def test_a_tolerance_that_is_just_met_is_met(solver, tol):
     Z = normal(12, 5)

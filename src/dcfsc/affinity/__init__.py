@@ -4,7 +4,7 @@ One file per rule. They ask operators only what :class:`dcfsc.self_expression.Op
 """
 
 from .base import Affinity, AffinityMatrix
-from .doubly_stochastic import DoublyStochastic, NearestDoublyStochastic
+from .doubly_stochastic import DoublyStochastic, nearest_doubly_stochastic
 from .joined import Joined, by_degrees
 from .low_rank import LowRank
 from .nearest_codes import NearestCodes
@@ -20,11 +20,11 @@ __all__ = [
     "Joined",
     "LowRank",
     "NearestCodes",
-    "NearestDoublyStochastic",
     "RowSpace",
     "Symmetric",
     "TopK",
     "by_degrees",
     "get",
     "names",
+    "nearest_doubly_stochastic",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import scipy.sparse as sp
 from torch import Tensor
@@ -17,3 +17,17 @@ class Affinity(Protocol):
     """Coefficients (N, N) and the number of clusters -> A (N, N), A >= 0, A = A', dense or CSR."""
 
     def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix: ...
+
+
+@runtime_checkable
+class RanksByCosine(Protocol):
+    """Coefficients that rank neighbors by cosine."""
+
+    def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]: ...
+
+
+@runtime_checkable
+class SearchesApproximately(Protocol):
+    """Coefficients whose largest can be found from a small share of the pairs."""
+
+    def approximate_topk(self, k: int) -> tuple[Tensor, Tensor]: ...

@@ -58,54 +58,44 @@ class DoublyStochastic(Checked):
         scale = 1.0
         if self.relative:
             scale = float(operator.topk(1)[0].abs().double().mean()) or 1.0
-        A = NearestDoublyStochastic(self.tol)(operator, self.eta * scale)
+        A = nearest_doubly_stochastic(operator, self.eta * scale, self.tol)
         A = sp.csr_array(0.5 * (A + A.T))
         A.setdiag(0.0)
         A.eliminate_zeros()
         return A
 
 
-class NearestDoublyStochastic:
-    """(operator, eta) -> the doubly stochastic A (N, N) that minimizes | |C| - eta A |_F.
+def nearest_doubly_stochastic(operator: Operator, eta: float, tol: float = 1e-6) -> sp.csr_array:
+    """The doubly stochastic A (N, N) that minimizes | |C| - eta A |_F."""
+    entries, a, b = _dual(operator, eta, tol)
+    weights = np.maximum(entries.k - a[entries.i] - b[entries.j], 0.0) / eta
+    A = sp.csr_array((weights, (entries.i, entries.j)), shape=(operator.n, operator.n))
+    A.eliminate_zeros()
+    return A
 
-    A second call starts from the dual of the one before, for coefficients that change little.
-    """
 
-    def __init__(self, tol: float = 1e-6):
-        self.tol = tol
-        self._dual: tuple[np.ndarray, np.ndarray] | None = None
-
-    def __call__(self, operator: Operator, eta: float) -> sp.csr_array:
-        n = operator.n
-        entries = _first_entries(operator)
-        if self._dual is None:
-            a, b = _smooth_start(entries, eta)
+def _dual(operator: Operator, eta: float, tol: float) -> tuple[_Entries, np.ndarray, np.ndarray]:
+    """The entries of K that may be positive in A, and the minimizer (a, b) of the dual."""
+    entries = _first_entries(operator)
+    a, b = _smooth_start(entries, eta)
+    accuracy = max(ROUGH, tol)  # while entries are missing it need not be better
+    for number in range(ROUNDS):
+        a, b, error = _minimize(entries, eta, a, b, accuracy)
+        missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
+        if missing is not None:
+            entries = entries.with_(*missing)
+        elif accuracy == tol:
+            break
         else:
-            a, b = self._dual
-            missing = _missing(operator, entries, a, b, self.tol * eta, n)
-            entries = entries if missing is None else entries.with_(*missing)
-        accuracy = max(ROUGH, self.tol)  # while entries are missing it need not be better
-        for number in range(ROUNDS):
-            a, b, error = _minimize(entries, eta, a, b, accuracy)
-            missing = _missing(operator, entries, a, b, accuracy * eta, START << number)
-            if missing is not None:
-                entries = entries.with_(*missing)
-            elif accuracy == self.tol:
-                break
-            else:
-                accuracy = self.tol
-        if error > 10.0 * self.tol:
-            warnings.warn(
-                "the doubly stochastic affinity did not converge: a row or column sums to 1 only "
-                f"within {error:.2g}; raise eta={eta:.3g}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self._dual = a, b
-        weights = np.maximum(entries.k - a[entries.i] - b[entries.j], 0.0) / eta
-        A = sp.csr_array((weights, (entries.i, entries.j)), shape=(n, n))
-        A.eliminate_zeros()
-        return A
+            accuracy = tol
+    if error > 10.0 * tol:
+        warnings.warn(
+            "the doubly stochastic affinity did not converge: a row or column sums to 1 only "
+            f"within {error:.2g}; raise eta={eta:.3g}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return entries, a, b
 
 
 class _Entries:
@@ -126,11 +116,14 @@ def _first_entries(operator: Operator) -> _Entries:
     """The largest magnitudes of each row, and the diagonal."""
     n = operator.n
     values, columns = operator.topk(START)
+    magnitudes, diagonal = (
+        C.abs().double().cpu().numpy().ravel() for C in (values, operator.diagonal())
+    )
     i = np.repeat(np.arange(n), columns.shape[1])
     return _Entries(
         np.concatenate([i, np.arange(n)]),
         np.concatenate([columns.cpu().numpy().ravel(), np.arange(n)]),
-        np.concatenate([values.abs().double().cpu().numpy().ravel(), _diagonal(operator)]),
+        np.concatenate([magnitudes, diagonal]),
         n,
     )
 
@@ -145,17 +138,6 @@ def _smooth_start(entries: _Entries, eta: float) -> tuple[np.ndarray, np.ndarray
         a, b, _ = _minimize(entries, smooth, a, b, 0.1)
         smooth *= 0.25
     return a, b
-
-
-def _diagonal(operator: Operator) -> np.ndarray:
-    if operator.sparse is not None:
-        return np.abs(operator.sparse.diagonal()).astype(np.float64)
-    step = max(1, BLOCK // operator.n)
-    parts = []
-    for start in range(0, operator.n, step):
-        rows = operator.rows(start, min(start + step, operator.n))
-        parts.append(rows.diagonal(start).abs().double().cpu().numpy())
-    return np.concatenate(parts)
 
 
 def _minimize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from dcfsc.parameters import Checked, table, whole
 
@@ -46,22 +47,20 @@ class NearestCodes(Checked):
     _table = table(k=whole(1), n_nonzero=whole(1))
 
     def __call__(self, operator: Operator, n_clusters: int) -> sp.csr_array:
-        graphs = [self._graph(part) for part in operator.parts]
+        lists = operator.neighbors(self.n_nonzero)
+        graphs = [self._graph(unit_codes(*neighbors)) for neighbors in lists]
         return graphs[0] if len(graphs) == 1 else sp.csr_array(sum(graphs[1:], start=graphs[0]))
 
-    def _graph(self, operator: Operator) -> sp.csr_array:
-        n = operator.n
-        codes = unit_codes(operator, self.n_nonzero)
+    def _graph(self, codes: sp.csr_array) -> sp.csr_array:
         blocks = list(_nearest(codes, self.k))
         i, j = (np.concatenate(part) for part in zip(*blocks, strict=True))
-        W = sp.csr_array((np.full(len(i), 0.5), (i, j)), shape=(n, n))
+        W = sp.csr_array((np.full(len(i), 0.5), (i, j)), shape=codes.shape)
         return sp.csr_array(W + W.T)
 
 
-def unit_codes(operator: Operator, n_nonzero: int) -> sp.csr_array:
-    """The largest coefficients of each sample on others (N, N), rows of unit length or zero."""
-    n = operator.n
-    values, columns = operator.topk(n_nonzero)
+def unit_codes(values: Tensor, columns: Tensor) -> sp.csr_array:
+    """Codes (N, N) of the coefficients (N, k) on some columns, rows of unit length or zero."""
+    n = len(values)
     columns = columns.cpu()
     own = columns == torch.arange(n)[:, None]
     codes = values.detach().cpu().to(torch.float64).masked_fill(own, 0.0).numpy()

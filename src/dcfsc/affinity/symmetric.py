@@ -34,9 +34,10 @@ class Symmetric(Checked):
     _table = table(scale=FLAG, share=SHARE)
 
     def __call__(self, operator: Operator, n_clusters: int) -> AffinityMatrix:
-        if operator.sparse is not None:
-            return self._sparse(operator.sparse)
-        A = keep_energy(operator.dense().abs().mT, self.share).mT
+        C = operator.matrix()
+        if sp.issparse(C):
+            return self._sparse(C)
+        A = keep_energy(C.abs().mT, self.share).mT
         if self.scale:
             largest = A.amax(dim=1, keepdim=True)
             A = A / largest.masked_fill(largest == 0, 1.0)

@@ -16,6 +16,8 @@ from dcfsc.errors import InputError
 from dcfsc.graphs import Graph, trusted
 from dcfsc.parameters import FLAG, Checked, one_of, real, table, whole
 
+from .base import RanksByCosine, SearchesApproximately
+
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
@@ -46,8 +48,7 @@ class TopK(Checked):
     ``search="approximate"`` takes nearly the largest, from a search that looks at a small share of
     the pairs and measures what it misses. It is never chosen unless asked for.
 
-    An operator of several parts (:class:`dcfsc.self_expression.Combined`) has the sum of the graphs
-    of its parts.
+    An operator with several neighbor lists has the sum of their graphs.
 
     Memory N k: the N x N matrix never exists where the operator finds its top k without
     it, as the closed form does. The graph is put together where the coefficients live.
@@ -81,7 +82,7 @@ class TopK(Checked):
         k, largest = self.k, min(LARGEST_K, operator.n - 1)
         # A scan costs nearly the same for twice as many neighbors, a second scan costs twice.
         spare = (self.grow or self.signs != "both") and k < largest
-        lists = [self._neighbors(part, 2 * k if spare else k) for part in operator.parts]
+        lists = self._neighbors(operator, 2 * k if spare else k)
         graph = self._graph(operator, lists, k)
         while self.grow and k < largest:
             pieces = graph.n_components
@@ -91,31 +92,38 @@ class TopK(Checked):
             logger.info("the graph has %d pieces, more than clusters: k grows to %d", pieces, k)
             magnitudes, _ = lists[0]
             if k > magnitudes.shape[1]:
-                wanted = 2 * k if k < largest else k
-                lists = [self._neighbors(part, wanted) for part in operator.parts]
+                lists = self._neighbors(operator, 2 * k if k < largest else k)
             graph = self._graph(operator, lists, k)
         return graph
 
     def _graph(self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int) -> Graph:
         """The graph of the k nearest of each list; the sum of the graphs of several."""
-        pairs = zip(operator.parts, lists, strict=True)
-        matrices = [self._matrix(part, neighbors, k) for part, neighbors in pairs]
+        matrices = [self._matrix(operator, neighbors, k) for neighbors in lists]
         return trusted(sum(matrices[1:], start=matrices[0]), operator.device)
 
-    def _neighbors(self, operator: Operator, k: int) -> tuple[Tensor, Tensor]:
-        """Magnitudes, in descending order, and columns (N, k)."""
-        if self._by_cosine(operator):
-            values, indices = operator.topk_cosine(k)
-        elif self.search == "exact":
-            values, indices = operator.topk(k)
+    def _neighbors(self, operator: Operator, k: int) -> list[tuple[Tensor, Tensor]]:
+        """Lists of magnitudes, in descending order, and columns (N, k)."""
+        by_cosine = self._by_cosine(operator)
+        if self.search == "exact":
+            lists = operator.neighbors(k, by_cosine)
+        elif isinstance(operator, SearchesApproximately):
+            lists = [operator.approximate_topk(k)]
         else:
-            values, indices = operator.approximate_topk(k)
+            raise InputError(
+                "an approximate search needs the closed form with more samples than features "
+                f"(form='features'); got {type(operator).__name__}. Use search='exact'."
+            )
+        return [self._descending(*neighbors, by_cosine) for neighbors in lists]
+
+    def _descending(
+        self, values: Tensor, indices: Tensor, by_cosine: bool
+    ) -> tuple[Tensor, Tensor]:
         if values.device.type not in ("cpu", "cuda"):  # Metal has no float64
             values, indices = values.cpu(), indices.cpu()
         magnitude = values.detach().abs().to(torch.float64)
         magnitude, order = magnitude.sort(stable=True, dim=1, descending=True)
         negative = values.detach().lt(0).gather(1, order)
-        if self._leaves_out(negative, self._by_cosine(operator)):
+        if self._leaves_out(negative, by_cosine):
             # A sample that has no other neighbors keeps them: alone it would be a cluster.
             opposite = negative & ~negative.all(dim=1, keepdim=True)
             magnitude, again = magnitude.masked_fill_(opposite, 0.0).sort(
@@ -135,9 +143,10 @@ class TopK(Checked):
 
     def _by_cosine(self, operator: Operator) -> bool:
         """Whether neighbors are ranked, and not only weighted, by the cosine."""
-        return (
-            self.search == "exact" and self.scale in ("auto", "cosine") and operator.ranks_by_cosine
-        )
+        return self.search == "exact" and self._has_cosines(operator)
+
+    def _has_cosines(self, operator: Operator) -> bool:
+        return self.scale in ("auto", "cosine") and isinstance(operator, RanksByCosine)
 
     def _matrix(self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
         weights, columns = neighbors[0][:, :k], neighbors[1][:, :k]
@@ -148,7 +157,7 @@ class TopK(Checked):
         """w_ij (N, k) of the magnitudes |C_ij|, as ``scale`` says."""
         if self._by_cosine(operator):
             return weights.clamp_max(1.0)
-        if self.scale in ("auto", "cosine") and operator.ranks_by_cosine:
+        if self._has_cosines(operator):
             if operator.leverage is None:  # the coefficients are cosines themselves
                 return weights.clamp_max(1.0)
             h = operator.leverage.to(weights)

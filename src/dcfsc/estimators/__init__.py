@@ -8,7 +8,7 @@ from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
 from .encoder_features import EncoderFeatures
-from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
+from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
 
@@ -17,7 +17,6 @@ __all__ = [
     "DCFSC",
     "DSC",
     "EDSC",
-    "JDSSC",
     "LRR",
     "LRSC",
     "LSR",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from dcfsc import self_expression
-from dcfsc.affinity import DoublyStochastic, NearestDoublyStochastic, names
+from dcfsc.affinity import DoublyStochastic, names
 from dcfsc.affinity.doubly_stochastic import ETA
 from dcfsc.parameters import CALLABLE, FLAG, INFINITE, NONE, POSITIVE, one_of, real, table, whole
+from dcfsc.self_expression import Solution
 
 from .shallow import ShallowClusterer
+from .sparse import elastic_net_bytes
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +32,6 @@ class LRR(ShallowClusterer):
     lam : float
         Price of the errors, in units of one over the data's scale (the authors: 0.18).
     norm : "l21" (wrong samples) or "l1" (wrong entries)
-    solver : "admm" (to a certified optimum) or "alm" (the authors' scheme)
     max_iter, scale, affinity, assign, device, random_state
         As in :class:`SSC`; the affinity "lrr" is the one published with the method.
 
@@ -45,7 +45,6 @@ eigenvalues_, n_iter_, residual_
     _: KW_ONLY
     lam: float = 0.18
     norm: Literal["l21", "l1"] = "l21"
-    solver: Literal["admm", "alm"] = "admm"
     max_iter: int = 2000
     scale: str = "unit"
     affinity: Any = "lrr"
@@ -56,17 +55,17 @@ eigenvalues_, n_iter_, residual_
     _table = table(
         lam=POSITIVE | INFINITE,
         norm=one_of("l21", "l1"),
-        solver=one_of("admm", "alm"),
         max_iter=whole(1),
     )
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.low_rank_representation(
-            Z, self.lam, norm=self.norm, method=self.solver, max_iter=self.max_iter
+            Z, self.lam, norm=self.norm, max_iter=self.max_iter
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.low_rank_representation_memory(n, d, dtype, norm=self.norm)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        r = min(n, d)
+        return 8 * (1.5 * n * n + 7 * n * d + 11 * n * r + 4 * r * r)
 
 
 @dataclass(eq=False, repr=False)
@@ -104,11 +103,12 @@ eigenvalues_, n_iter_, residual_
 
     _table = table(tau=POSITIVE | NONE, alpha=POSITIVE | INFINITE | NONE)
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.low_rank_subspace(Z, self.tau, self.alpha)
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.low_rank_subspace_memory(n, d, dtype)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        r = min(n, d)
+        return 8 * (1.5 * n * n + 4 * n * d + 2 * n * r + 2 * r * r)
 
 
 @dataclass(eq=False, repr=False)
@@ -157,13 +157,14 @@ eigenvalues_, n_iter_, residual_
         max_iter=whole(1).needs("outliers", True),
     )
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.dense_self_expression(
             Z, self.l1, self.l2, outliers=self.outliers, max_iter=self.max_iter
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.dense_self_expression_memory(n, d, dtype, outliers=self.outliers)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        system = min(4 * n * n, 8 * n * d + 20 * d * d)
+        return 8 * (10 * n * d + max(system, 2 * n * n))
 
 
 @dataclass(eq=False, repr=False)
@@ -201,11 +202,11 @@ residual_
 
     _table = table(lam=POSITIVE)
 
-    def _solve(self, Z: Tensor) -> Any:
-        return self_expression.solve(Z, self.lam)
+    def _solve(self, Z: Tensor) -> Solution:
+        return Solution(self_expression.solve(Z, self.lam))
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return 3 * dtype.itemsize * n * n + 8 * (n * d + 4 * min(n, d) ** 2)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        return 3 * size * n * n + 8 * (n * d + 4 * min(n, d) ** 2)
 
 
 @dataclass(eq=False, repr=False)
@@ -259,73 +260,16 @@ residual_
             return DoublyStochastic(self.eta2, relative=False)
         return self.affinity
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         if self.eta3 == 0:
-            return self_expression.solve(Z, self.eta1)
+            return Solution(self_expression.solve(Z, self.eta1))
         total = self.eta1 + self.eta3
         return self_expression.elastic_net_self_expression(
             Z, l1_ratio=self.eta3 / total, weight=1.0 / total
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
+    def _memory(self, n: int, d: int, size: int) -> float:
         if self.eta3 == 0:
-            entries = n * min(n, 200) * (dtype.itemsize + 8)  # of A
+            entries = n * min(n, 200) * (size + 8)  # of A
             return 8 * (n * d + 4 * min(n, d) ** 2) + entries
-        return self_expression.elastic_net_self_expression_memory(n, d, dtype)
-
-
-@dataclass(eq=False, repr=False)
-class JDSSC(ShallowClusterer):
-    """Joint Doubly Stochastic Subspace Clustering, J-DSSC (Lim, Vidal and Haeffele 2020).
-
-        min 1/2 |Z - C Z|_F^2 + eta1/2 |W - eta2 A|_F^2 + eta3 |W|_1
-
-    over C = P - Q, W = P + Q with P, Q >= 0 of zero diagonal, and doubly stochastic A, which is
-    clustered. Choose it for up to some thousand samples; :class:`ADSSC` is the fast version. Cost
-    4 N^2 d and a projection a step, for some hundred steps; memory ten N^2.
-
-    Parameters
-    ----------
-    n_clusters : int or "auto"
-    eta1, eta2, eta3 : float
-        For rows of unit length; eta3 may be zero.
-    tol, max_iter : float, int
-        Stop when a step changes the coefficients by no more than this share.
-    scale, affinity, assign, device, random_state
-        As in :class:`SSC`; the affinity is made of A.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, residual_
-    coefficients_
-        The doubly stochastic A.
-    """
-
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
-    eta1: float = 0.01
-    eta2: float = 0.2
-    eta3: float = 0.0
-    tol: float = 1e-3
-    max_iter: int = 1000
-    scale: str = "unit"
-    affinity: Any = "magnitude"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
-
-    _table = table(eta1=POSITIVE, eta2=ETA, eta3=real(0.0), tol=POSITIVE, max_iter=whole(1))
-
-    def _solve(self, Z: Tensor) -> Any:
-        return self_expression.joint_affinity(
-            Z,
-            self.eta1,
-            self.eta2,
-            self.eta3,
-            NearestDoublyStochastic(),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.joint_affinity_memory(n, d, dtype)
+        return elastic_net_bytes(n, d, size)

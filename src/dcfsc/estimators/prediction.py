@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.pipeline import Partition
-from dcfsc.self_expression import Operator
+from dcfsc.self_expression import Coding, Operator
 from dcfsc.spectral import Memberships
 
 # Chosen with labels, on halves of digits, among four powers; it is the sparse affinity's own.
@@ -134,6 +134,8 @@ def probabilities(
 
 def _voters(operator: Operator, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Weights and indices (n, k) of the training samples that vote for each row of z."""
+    if not isinstance(operator, Coding):
+        raise InputError(f"{type(operator).__name__} has no codes of unseen samples.")
     values, indices = operator.topk_code(z, k)
     weights = values.abs().to(torch.float64)
     if operator.leverage is not None:

@@ -17,7 +17,7 @@ from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
 from .encoder_features import EncoderFeatures, reading
-from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
+from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
@@ -29,7 +29,6 @@ METHODS: dict[str, type[SubspaceClusterer]] = {
     "a-dssc": ADSSC,
     "edsc": EDSC,
     "ensc": EnSC,
-    "j-dssc": JDSSC,
     "kssc": KernelSSC,
     "lrr": LRR,
     "lrsc": LRSC,

@@ -6,7 +6,6 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -17,7 +16,7 @@ from dcfsc.machine import require_memory, resolve_device
 from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import one_of, table
 from dcfsc.pipeline.samples import as_float
-from dcfsc.self_expression import ExplicitCoefficients, Operator, SparseCoefficients
+from dcfsc.self_expression import Solution
 
 from .base import SubspaceClusterer
 from .suggest import number_for
@@ -49,14 +48,6 @@ def with_squares(Z: Tensor) -> Tensor:
     )
 
 
-def as_operator(result: Any) -> Operator:
-    """The operator of a solver's result, or the result itself where it is one."""
-    if isinstance(result, Operator):
-        return result
-    C = result.coefficients
-    return SparseCoefficients(C) if sp.issparse(C) else ExplicitCoefficients(C)
-
-
 class ShallowClusterer(SubspaceClusterer):
     """An estimator whose coefficients come from one call of a solver on the features."""
 
@@ -69,12 +60,12 @@ class ShallowClusterer(SubspaceClusterer):
     n_iter_: int
     residual_: float
 
-    def _solve(self, Z: Tensor) -> Any:
-        """The solver's result for the features Z (N, d)."""
+    def _solve(self, Z: Tensor) -> Solution:
+        """The coefficients of the features Z (N, d)."""
         raise NotImplementedError
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        """Peak bytes of ``_solve``."""
+    def _memory(self, n: int, d: int, size: int) -> float:
+        """About the peak bytes of ``_solve`` for N, d and numbers of ``size`` bytes."""
         raise NotImplementedError
 
     def _stopped(self) -> str:
@@ -92,16 +83,13 @@ class ShallowClusterer(SubspaceClusterer):
         random_state = check_random_state(self.random_state)
         device = resolve_device(self.device)
         n, d = X.shape[0], int(np.prod(X.shape[1:]))
-        dtype = torch.float64 if X.dtype == np.float64 else torch.float32
+        need = int(self._memory(n, d, 8 if X.dtype == np.float64 else 4))
         name = type(self).__name__
-        require_memory(
-            self._memory(n, d, dtype), n, name, device, "ClosedFormSubspaceClustering or SSCOMP"
-        )
+        require_memory(need, n, name, device, "ClosedFormSubspaceClustering or SSCOMP")
         Z = scaled(as_float(X, device).reshape(n, -1), self.scale)
-        result = self._solve(Z)
-        self.n_iter_ = int(getattr(result, "n_iter", 1))
-        self.residual_ = float(getattr(result, "residual", 0.0))
-        if not getattr(result, "converged", True):
+        solution = self._solve(Z)
+        self.n_iter_, self.residual_ = solution.n_iter, solution.residual
+        if not solution.converged:
             warnings.warn(self._stopped(), ConvergenceWarning, stacklevel=3)
-        self._cluster(X, as_operator(result), n_clusters, random_state)
+        self._cluster(X, solution.operator, n_clusters, random_state)
         return self

@@ -23,14 +23,21 @@ from dcfsc import processes
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.graphs import Graph
 from dcfsc.pipeline import Partition, Recipe, graph_of, partition
-from dcfsc.self_expression import Operator
+from dcfsc.self_expression import (
+    CosineForm,
+    FeatureForm,
+    MirroredCosineForm,
+    Operator,
+    RankedByCosine,
+)
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
-_ORDERS = 5  # the orders for a second part come after those for the first
+# Operators that find neighbors among the samples of all processes.
+_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -68,7 +75,7 @@ def cluster(
 
     ``groups`` are the clusters of this process's samples where they are known already.
     """
-    if not operator.is_divisible:
+    if not isinstance(operator, _DIVISIBLE):
         raise InputError(
             f"{type(estimator).__name__} needs all samples in one process; many processes are for "
             "DCFSC and ClosedFormSubspaceClustering."
@@ -111,56 +118,40 @@ def cluster(
         estimator.all_labels_, estimator._whole_partition = whole.labels, whole
 
 
-class _Neighbors(Operator):
+class _Neighbors(RankedByCosine):
     """The first process's view of an operator: all rows' neighbors, found by all processes."""
 
-    def __init__(
-        self,
-        operator: Operator,
-        leverage: Tensor | None,
-        counts: list[int],
-        part: int | None = None,
-    ):
-        self._operator, self._counts, self._part = operator, counts, part
+    def __init__(self, operator: Operator, leverage: Tensor | None, counts: list[int]):
+        self._operator, self._counts = operator, counts
         self.n, self.device, self.dtype = sum(counts), operator.device, operator.dtype
         self.leverage = None if leverage is None else leverage.to(operator.device)
-        self.ranks_by_cosine = operator.parts[part or 0].ranks_by_cosine
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        if self._part is not None:
-            return (self,)
-        number = range(len(self._operator.parts))
-        return tuple(_Neighbors(self._operator, self.leverage, self._counts, i) for i in number)
 
     def rows(self, start: int, stop: int) -> Tensor:
         raise InputError("the N x N coefficients need all samples in one process.")
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        return self._ask(_NEIGHBORS, k)
+        return self.neighbors(k)[0]
 
     def topk_cosine(self, k: int) -> tuple[Tensor, Tensor]:
-        return self._ask(_COSINES, k)
+        return self.neighbors(k, by_cosine=True)[0]
 
-    def _ask(self, order: int, k: int) -> tuple[Tensor, Tensor]:
-        order += _ORDERS * (self._part or 0)
-        processes.tell(order, k)
-        neighbors = _scanned(self._operator, order, k, self._counts)
-        assert neighbors is not None
-        return neighbors[0].to(self.device), neighbors[1].to(self.device)
+    def neighbors(self, k: int, by_cosine: bool = False) -> list[tuple[Tensor, Tensor]]:
+        processes.tell(_COSINES if by_cosine else _NEIGHBORS, k)
+        lists = _scanned(self._operator, k, by_cosine, self._counts)
+        return [(values.to(self.device), columns.to(self.device)) for values, columns in lists]
 
 
 def _scanned(
-    operator: Operator, order: int, k: int, counts: list[int]
-) -> tuple[Tensor, Tensor] | None:
-    number, kind = divmod(order, _ORDERS)
-    part = operator.parts[number]
-    values, indices = part.topk_cosine(k) if kind == _COSINES else part.topk(k)
-    all_values = processes.collect_rows(values, counts)
-    all_indices = processes.collect_rows(indices, counts)
-    if all_values is None or all_indices is None:
-        return None
-    return all_values, all_indices
+    operator: Operator, k: int, by_cosine: bool, counts: list[int]
+) -> list[tuple[Tensor, Tensor]]:
+    """The neighbor lists of all processes' rows in the first process, none in the others."""
+    lists = []
+    for values, columns in operator.neighbors(k, by_cosine):
+        all_values = processes.collect_rows(values, counts)
+        all_columns = processes.collect_rows(columns, counts)
+        if all_values is not None and all_columns is not None:
+            lists.append((all_values, all_columns))
+    return lists
 
 
 def _lead(
@@ -182,8 +173,8 @@ def _follow(operator: Operator, counts: list[int]) -> None:
             return
         if order == _FAILED:
             raise DcfscError("the first process failed while it clustered; its message says why.")
-        if order % _ORDERS in (_NEIGHBORS, _COSINES):
-            _scanned(operator, order, k, counts)
+        if order in (_NEIGHBORS, _COSINES):
+            _scanned(operator, k, order == _COSINES, counts)
         else:
             serve_products()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from dcfsc import self_expression
 from dcfsc.parameters import FLAG, HUGE, NONE, POSITIVE, TINY, one_of, real, table, whole
+from dcfsc.self_expression import Solution
+from dcfsc.self_expression.elastic_net import rows_together
+from dcfsc.self_expression.matching_pursuit import BLOCK, use_gram
 
 from .shallow import ShallowClusterer
 
@@ -60,7 +62,7 @@ eigenvalues_, n_iter_, residual_
         alpha=POSITIVE, outliers=FLAG, affine=FLAG, tol=POSITIVE, max_iter=whole(1) | NONE
     )
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.sparse_self_expression(
             Z,
             self.alpha,
@@ -70,8 +72,8 @@ eigenvalues_, n_iter_, residual_
             max_iter=self.max_iter,
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.sparse_self_expression_memory(n, d, dtype, outliers=self.outliers)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        return size * n * (3.4 * n + 11 * d)
 
 
 @dataclass(eq=False, repr=False)
@@ -124,7 +126,7 @@ eigenvalues_, n_iter_, residual_
         max_iter=whole(1),
     )
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         K = self_expression.kernel_matrix(
             Z, self.kernel, degree=self.degree, coef0=self.coef0, gamma=self.gamma
         )
@@ -132,8 +134,8 @@ eigenvalues_, n_iter_, residual_
             K, self.alpha, affine=self.affine, tol=self.tol, max_iter=self.max_iter
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.kernel_sparse_self_expression_memory(n, dtype)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        return max(56, 10 * size) * n * n
 
 
 @dataclass(eq=False, repr=False)
@@ -181,13 +183,16 @@ eigenvalues_, n_iter_, residual_
 
     _table = table(n_nonzero=whole(1), tol=POSITIVE)
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.orthogonal_matching_pursuit(
             Z, self.n_nonzero, self.tol, unit=self.scale == "unit"
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.orthogonal_matching_pursuit_memory(n, d, dtype, k=self.n_nonzero)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        rows, k = min(n, BLOCK), self.n_nonzero
+        gram = size * n * n if use_gram(n, d, size) else 0
+        codes = 20 * n * k + rows * k * (d * (8 + size) + 24 * k)
+        return gram + size * (n * d + 3 * rows * n) + codes
 
 
 @dataclass(eq=False, repr=False)
@@ -239,10 +244,16 @@ residual_
 
     _table = table(l1_ratio=real(TINY, 1.0), alpha=real(1.0), tol=POSITIVE, max_iter=whole(1))
 
-    def _solve(self, Z: Tensor) -> Any:
+    def _solve(self, Z: Tensor) -> Solution:
         return self_expression.elastic_net_self_expression(
             Z, self.alpha, self.l1_ratio, tol=self.tol, max_iter=self.max_iter
         )
 
-    def _memory(self, n: int, d: int, dtype: torch.dtype) -> int:
-        return self_expression.elastic_net_self_expression_memory(n, d, dtype)
+    def _memory(self, n: int, d: int, size: int) -> float:
+        return elastic_net_bytes(n, d, size)
+
+
+def elastic_net_bytes(n: int, d: int, size: int) -> float:
+    """Peak bytes of the elastic net: a block of rows, and two hundred coefficients a sample."""
+    rows, most = min(n, rows_together(n, d)), min(n, 200)
+    return rows * (3 * size * n + most * (size * d + 32 * most)) + n * most * (size + 8)

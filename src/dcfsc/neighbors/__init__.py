@@ -13,16 +13,16 @@ from .sharded import (
     largest_inner_products_of_all,
     scan_among,
 )
-from .views import largest_over_views
+from .views import larger_of_both
 
 __all__ = [
     "among_in_order",
     "approximately_largest_inner_products",
     "in_order",
+    "larger_of_both",
     "largest_among",
     "largest_inner_products",
     "largest_inner_products_of_all",
-    "largest_over_views",
     "recall",
     "scan_among",
     "unit_rows",

@@ -69,14 +69,14 @@ def largest_inner_products_of_all(Q: Tensor, Y: Tensor, k: int) -> tuple[Tensor,
 
 def largest_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest |y_i . y_j|, j != i, of each row, over the samples of all processes."""
-    return among_in_order(*scan_among(Y, k))
+    return among_in_order(*scan_among(Y, Y, k))
 
 
-def scan_among(Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The same as one scan finds them: equal magnitudes may come in any order."""
+def scan_among(Q: Tensor, Y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest |q_i . y_j|, j != i, of each row; equal magnitudes may come in any order."""
     if processes.active():
-        return largest_inner_products_of_all(Y, Y, k)
-    return largest_inner_products(Y, Y, k, diagonal=0)
+        return largest_inner_products_of_all(Q, Y, k)
+    return largest_inner_products(Q, Y, k, diagonal=0)
 
 
 def among_in_order(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:

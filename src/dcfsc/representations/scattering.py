@@ -29,7 +29,7 @@ from dcfsc.features import ScatteringComponents
 from dcfsc.features.image_statistics import SMOOTH, roughness, smooth_share
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.pipeline import Recipe
-from dcfsc.self_expression import Combined, CosineForm, solve_for_dof
+from dcfsc.self_expression import MirroredCosineForm, solve_for_dof
 
 from .base import (
     DOUBLE,
@@ -114,7 +114,7 @@ class ScatteringMetric(Representation):
         mirrored = self.components.transform(x.flip(-1))
         self._prepared = torch.stack([self.components.project(seen), mirrored], dim=1)
 
-    def solve_part(self, part: Part) -> Combined:
+    def solve_part(self, part: Part) -> MirroredCosineForm:
         assert self._prepared is not None, "prepare comes first"
         F = self._prepared[part.index]
         T = neighbor_metric(F[:, 0].contiguous(), self.recipe.n_clusters)
@@ -139,10 +139,8 @@ class ScatteringMetric(Representation):
     def transform_unseen(self, Z: Tensor) -> Tensor:
         return in_metric(self.components.transform(self._images(Z)), self.T)
 
-    def solve(self, R: Tensor) -> Combined:
-        seen, mirrored = R[:, 0].contiguous(), R[:, 1].contiguous()
-        alone = CosineForm(seen)
-        return Combined(alone, alone.with_views(mirrored))
+    def solve(self, R: Tensor) -> MirroredCosineForm:
+        return MirroredCosineForm(R[:, 0].contiguous(), R[:, 1].contiguous())
 
     @property
     def row_shape(self) -> tuple[int, ...]:

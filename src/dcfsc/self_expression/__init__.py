@@ -5,68 +5,60 @@ affinities, files or scikit-learn's estimators.
 """
 
 from .closed_form import ClosedForm
-from .combined import Combined
 from .cosine import CosineForm
-from .dense import dense_self_expression, dense_self_expression_memory
+from .dense import dense_self_expression
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, target_dof
-from .elastic_net import elastic_net_self_expression, elastic_net_self_expression_memory
+from .elastic_net import elastic_net_self_expression
 from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, smaller_gram, squared_singular_values
-from .joint_affinity import joint_affinity, joint_affinity_memory
 from .kernel import (
     kernel_matrix,
     kernel_sparse_self_expression,
-    kernel_sparse_self_expression_memory,
 )
 from .low_rank import (
     low_rank_representation,
-    low_rank_representation_memory,
     low_rank_subspace,
-    low_rank_subspace_memory,
 )
-from .matching_pursuit import orthogonal_matching_pursuit, orthogonal_matching_pursuit_memory
-from .operator import Operator
+from .matching_pursuit import orthogonal_matching_pursuit
+from .mirrored import MirroredCosineForm
+from .operator import Coding, InnerProducts, Operator, RankedByCosine
 from .sample_form import SampleForm
+from .solution import Solution
 from .solve import solve, solve_for_dof
-from .sparse import sparse_self_expression, sparse_self_expression_memory
+from .sparse import sparse_self_expression
 
 __all__ = [
     "ClosedForm",
-    "Combined",
+    "Coding",
     "CosineForm",
     "ExplicitCoefficients",
     "FeatureForm",
+    "InnerProducts",
     "LambdaPath",
+    "MirroredCosineForm",
     "Operator",
+    "RankedByCosine",
     "RidgeFactor",
     "SampleForm",
+    "Solution",
     "SparseCoefficients",
     "add_gram",
     "choose_lam",
     "dense_self_expression",
-    "dense_self_expression_memory",
     "effective_dof",
     "elastic_net_self_expression",
-    "elastic_net_self_expression_memory",
     "gram",
-    "joint_affinity",
-    "joint_affinity_memory",
     "kernel_matrix",
     "kernel_sparse_self_expression",
-    "kernel_sparse_self_expression_memory",
     "lam_for_dof",
     "low_rank_representation",
-    "low_rank_representation_memory",
     "low_rank_subspace",
-    "low_rank_subspace_memory",
     "orthogonal_matching_pursuit",
-    "orthogonal_matching_pursuit_memory",
     "smaller_gram",
     "solve",
     "solve_for_dof",
     "sparse_self_expression",
-    "sparse_self_expression_memory",
     "squared_singular_values",
     "target_dof",
 ]

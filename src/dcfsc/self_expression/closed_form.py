@@ -14,6 +14,7 @@ which needs no N x N matrix. :class:`SampleForm` keeps B itself (for N <= d), an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextvars import copy_context
 from typing import Any
 
@@ -24,10 +25,10 @@ from torch.autograd.function import once_differentiable
 from dcfsc import processes
 from dcfsc.errors import InputError
 
-from .operator import Operator
+from .operator import RankedByCosine
 
 
-class ClosedForm(Operator):
+class ClosedForm(RankedByCosine):
     """The minimizer B of problem (4) as a linear operator on N x p matrices.
 
     Attributes
@@ -42,9 +43,6 @@ class ClosedForm(Operator):
     lam: float
     complement: Tensor
     leverage: Tensor
-    ranks_by_cosine = True
-    codes_samples = True
-    is_linear = True
 
     def __init__(self, Z: Tensor, lam: float):
         self.n, self.dim = Z.shape
@@ -55,6 +53,22 @@ class ClosedForm(Operator):
     def effective_dof(self) -> float:
         """tr H = sum_i s_i^2 / (s_i^2 + lam): the effective number of degrees of freedom."""
         return processes.total_number(float(self.leverage.sum()))
+
+    @abstractmethod
+    def matmul(self, V: Tensor) -> Tensor:
+        """B V for V of shape (N, p)."""
+
+    @abstractmethod
+    def rmatmul(self, V: Tensor) -> Tensor:
+        """B' V for V of shape (N, p)."""
+
+    @abstractmethod
+    def code(self, z: Tensor) -> Tensor:
+        """The ridge codes z (Z'Z + lam I)^-1 Z' of unseen z (n, d), (n, N)."""
+
+    @abstractmethod
+    def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k entries of largest magnitude in each row of :meth:`code`: values, indices."""
 
     def apply(self, V: Tensor, rounded: bool = False) -> Tensor:
         """B V with B held constant: gradients flow through V only (Algorithm 2's stop-gradient).

@@ -8,36 +8,14 @@ in double precision and the result is in that of Z.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
-from dcfsc.self_expression.sparse import check_matrix, check_positive
-
-
-@dataclass(frozen=True, eq=False)
-class DenseSelfExpression:
-    """The coefficients of EDSC and how their computation ended.
-
-    Attributes:
-        coefficients: C, (N, N).
-        clean: D, (N, d), with D = C D up to ``residual``; None without outliers.
-        error: E, (N, d), the sparse outliers; None without them.
-        objective: the problem's value at these.
-        n_iter: iterations made, 0 for the closed form.
-        residual: the largest entry of D - C D, relative to that of Z.
-        converged: whether the residual met the tolerance.
-    """
-
-    coefficients: Tensor
-    clean: Tensor | None
-    error: Tensor | None
-    objective: float
-    n_iter: int
-    residual: float
-    converged: bool
+from .explicit import ExplicitCoefficients
+from .solution import Solution
+from .sparse import check_matrix, check_positive
 
 
 @torch.no_grad()
@@ -52,7 +30,7 @@ def dense_self_expression(
     max_mu: float = 1e10,
     tol: float = 1e-8,
     max_iter: int = 1000,
-) -> DenseSelfExpression:
+) -> Solution:
     r"""Efficient dense subspace clustering: the code of least Frobenius norm.
 
     Without ``outliers``, a ridge regression of the samples on themselves, in closed form:
@@ -77,6 +55,10 @@ def dense_self_expression(
         tol: bound on the entries of D - C D, for Z scaled likewise.
         max_iter: at most so many iterations.
 
+    Returns:
+        With outliers ``clean`` is D, ``error`` is E and ``residual`` the largest entry of D - C D,
+        relative to that of Z.
+
     Notes:
         What the second problem asks for: the C of least norm with D = C D is the projector on the
         column space of D, at the price rank(D) / 2. So it is robust principal component analysis
@@ -93,8 +75,7 @@ def dense_self_expression(
         C = Y D', so C is formed once, at the end. The D-step is a system of order N with the matrix
         l1 I + mu (I - C)'(I - C), which is l1 + mu off the columns of Y and D: a system of order
         2d where that is smaller. Flops per iteration: 3 N^3 + 12 N^2 d, or 40 N d^2 for N > 2d.
-        The closed form: one eigendecomposition of order min(N, d), and N^2 min(N, d) for C. Memory:
-        see :func:`dense_self_expression_memory`.
+        The closed form: one eigendecomposition of order min(N, d), and N^2 min(N, d) for C.
 
     References:
         P. Ji, M. Salzmann, H. Li. Efficient dense subspace clustering. IEEE Winter Conference on
@@ -120,22 +101,11 @@ def dense_self_expression(
     noise = float((X - D - E).square().sum())
     objective = (float(C.square().sum()) + l1 * noise) / 2 + l2 * float(E.abs().sum())
     C, D, E = C.to(Z.dtype), (scale * D).to(Z.dtype), (scale * E).to(Z.dtype)
-    return DenseSelfExpression(C, D, E, objective, n_iter, residual, residual <= tol)
+    operator, converged = ExplicitCoefficients(C), residual <= tol
+    return Solution(operator, n_iter, residual, converged, objective, clean=D, error=E)
 
 
-def dense_self_expression_memory(
-    n: int, d: int, dtype: torch.dtype, *, outliers: bool = True
-) -> int:
-    """Peak bytes that :func:`dense_self_expression` allocates for (n, d), besides Z itself."""
-    if outliers:
-        system = 4 * n * n if n <= 2 * d else 8 * n * d + 20 * d * d
-        return 8 * (10 * n * d + max(system, 2 * n * n))
-    r = min(n, d)
-    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
-    return 8 * (copy + max(5 * r * r, 2 * n * r + r * r + n * n + output))
-
-
-def _ridge(Z: Tensor, l1: float) -> DenseSelfExpression:
+def _ridge(Z: Tensor, l1: float) -> Solution:
     """C = K (K + I / l1)^-1 for K = Z Z', through the smaller of Z'Z and Z Z'."""
     X = Z.double()
     by_samples = X.shape[0] <= X.shape[1]
@@ -146,7 +116,7 @@ def _ridge(Z: Tensor, l1: float) -> DenseSelfExpression:
     F = B * (g / (g + 1 / l1)).sqrt() if by_samples else X @ (B * (g + 1 / l1).rsqrt())
     C = F @ F.T
     # At the minimum |C|^2 + l1 |Z - C Z|^2 = tr C, the effective degrees of freedom.
-    return DenseSelfExpression(C.to(Z.dtype), None, None, float(C.trace()) / 2, 0, 0.0, True)
+    return Solution(ExplicitCoefficients(C.to(Z.dtype)), 0, objective=float(C.trace()) / 2)
 
 
 def _clean_step(target: Tensor, Y: Tensor, D: Tensor, l1: float, mu: float) -> Tensor:

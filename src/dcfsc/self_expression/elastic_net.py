@@ -30,7 +30,9 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 
-from .sparse import SparseSelfExpression, check_matrix, check_positive, peak_correlations
+from .explicit import SparseCoefficients
+from .solution import Solution
+from .sparse import check_matrix, check_positive, peak_correlations
 
 START, GROWTH = 64, 32  # samples that a code starts from, and that may join in a round
 NEWTON_STEPS, BISECTIONS = 100, 20
@@ -48,8 +50,8 @@ def elastic_net_self_expression(
     tol: float = 1e-3,
     max_iter: int = 100,
     block_rows: int | None = None,
-) -> SparseSelfExpression:
-    """The elastic net's code of every sample by the others, as a CSR matrix.
+) -> Solution:
+    """The elastic net's code of every sample by the others, sparse.
 
     Args:
         Z: samples in rows, (N, d), float32 or float64.
@@ -77,26 +79,18 @@ def elastic_net_self_expression(
         g = torch.where(peaks > 0, alpha * l1_ratio / peaks.clamp_min(1e-300), 0.0)
     else:
         g = torch.full_like(peaks, weight)
-    step = block_rows or _rows_together(n, Z.shape[1], Z.device.type == "cpu")
+    step = block_rows or rows_together(n, Z.shape[1], Z.device.type == "cpu")
     parts, rounds, worst = [], 0, 0.0
     for start in range(0, n, step):
         part = _solve_rows(Z, range(start, min(start + step, n)), g, l1_ratio, tol, int(max_iter))
         parts.append(part.codes)
         rounds, worst = max(rounds, part.rounds), max(worst, part.violation)
     C = sp.vstack(parts, format="csr")
-    return SparseSelfExpression(C, rounds, worst, worst <= tol)
+    return Solution(SparseCoefficients(C), rounds, worst, worst <= tol)
 
 
-def elastic_net_self_expression_memory(n: int, d: int, dtype: torch.dtype) -> int:
-    """Peak bytes of :func:`elastic_net_self_expression` for (n, d) besides Z: on two hundred
-    coefficients a sample, and a block of rows."""
-    most, size = min(n, 200), dtype.itemsize
-    b = min(n, _rows_together(n, d))
-    block = 3 * size * b * n + b * most * (size * d + 4 * 8 * most)
-    return block + n * most * (size + 8)
-
-
-def _rows_together(n: int, d: int, on_cpu: bool = True) -> int:
+def rows_together(n: int, d: int, on_cpu: bool = True) -> int:
+    """The samples whose codes are solved together."""
     block = _CPU_BLOCK if on_cpu else _GPU_BLOCK
     return max(1, min(block // n, _SAMPLES * block // (START * d)))
 

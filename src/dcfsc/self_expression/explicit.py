@@ -33,8 +33,6 @@ class ExplicitCoefficients(Operator):
 class SparseCoefficients(Operator):
     """A CSR matrix C (N, N) with a zero diagonal, as matching pursuit returns it."""
 
-    sparse: sp.csr_array
-
     def __init__(self, C: sp.csr_array | sp.csr_matrix):
         self.sparse = sp.csr_array(C)
         self.n = self.sparse.shape[0]
@@ -43,6 +41,12 @@ class SparseCoefficients(Operator):
 
     def rows(self, start: int, stop: int) -> Tensor:
         return torch.from_numpy(self.sparse[start:stop].toarray())
+
+    def matrix(self) -> sp.csr_array:
+        return self.sparse
+
+    def diagonal(self) -> Tensor:
+        return torch.from_numpy(self.sparse.diagonal())
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k entries of largest magnitude per row; a shorter row is filled up with zeros."""

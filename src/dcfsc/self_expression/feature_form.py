@@ -13,6 +13,7 @@ from dcfsc.neighbors import largest_among, largest_inner_products, unit_rows
 
 from .closed_form import Cholesky, ClosedForm
 from .gram import gram, row_chunks, squared_lengths
+from .operator import InnerProducts
 from .products import SplitMatrix, needs_one_part, splits
 from .triangular import triangular_inverse
 
@@ -60,7 +61,7 @@ class RidgeFactor:
         return self.L.mT - self.lam * self.inverse
 
 
-class FeatureForm(ClosedForm):
+class FeatureForm(ClosedForm, InnerProducts):
     """B_ij = y_i . y_j / (1 - h_i) with the whitened rows Y = Z L^-T, H = Y Y'.
 
     Where samples are divided among processes (:func:`dcfsc.processes.sharded`), Z holds those of
@@ -69,7 +70,6 @@ class FeatureForm(ClosedForm):
     """
 
     form = "features"
-    is_divisible = True
     # On a GPU's matrix units: the parts that products split their factors into, and Y's own.
     _parts = 2
     _split: SplitMatrix | None = None

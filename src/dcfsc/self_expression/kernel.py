@@ -12,18 +12,10 @@ import torch
 from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.self_expression.sparse import (
-    Layout,
-    SparseSelfExpression,
-    check_layout,
-    check_matrix,
-    check_positive,
-    least_positive,
-    off_diagonal_peaks,
-    solve_by_rows,
-    uncoded,
-)
-from dcfsc.self_expression.sparse_admm import HatFactor, LassoProgram
+
+from .solution import Solution
+from .sparse import check_matrix, check_positive, least_positive, off_diagonal_peaks, uncoded
+from .sparse_admm import HatFactor, LassoProgram
 
 Kernel = Literal["linear", "polynomial", "rbf"]
 
@@ -77,9 +69,7 @@ def kernel_sparse_self_expression(
     weight: float | None = None,
     penalty: float | None = None,
     drop_diagonal: bool = False,
-    block_rows: int | None = None,
-    layout: Layout = "dense",
-) -> SparseSelfExpression:
+) -> Solution:
     """Sparse code of every sample by the others in a kernel's feature space.
 
         min |C|_1 + weight/2 tr(K - 2 C K + C K C')   subject to  diag(C) = 0   [C 1 = 1]
@@ -94,21 +84,18 @@ def kernel_sparse_self_expression(
             of sparse subspace clustering. Samples whose kernel with all others is no more than
             round-off are left out of the minimum.
         weight: weight of the data term, overrides alpha's.
-        affine, tol, max_iter, penalty, drop_diagonal, block_rows, layout: as for
-            ``sparse_self_expression``.
+        affine, tol, max_iter, penalty, drop_diagonal: as for ``sparse_self_expression``.
 
     Notes:
         One eigendecomposition of K in double precision (about 9 N^3 flops), then per step
-        2 N^2 r + 2 nnz(C) r flops, r <= N the rank of K to working precision. Memory:
-        :func:`kernel_sparse_self_expression_memory`.
+        2 N^2 r + 2 nnz(C) r flops, r <= N the rank of K to working precision.
 
     References:
         V. M. Patel, R. Vidal. Kernel sparse subspace clustering. ICIP 2014.
     """
     check_matrix(K, "K")
     check_positive(alpha=alpha, weight=weight, penalty=penalty)
-    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
-    check_layout(layout)
+    check_positive(tol=tol, max_iter=max_iter)
     n = len(K)
     if K.shape[1] != n or not torch.allclose(K, K.T, rtol=1e-4, atol=1e-5 * float(K.abs().max())):
         raise InputError(f"K must be square and symmetric, got shape {tuple(K.shape)}.")
@@ -118,20 +105,8 @@ def kernel_sparse_self_expression(
     scale = K.diagonal().clamp(min=0).sqrt()
     peaks = torch.where(peaks > torch.finfo(K.dtype).eps * scale * scale.max(), peaks, 0)
     if not affine and not peaks.any():
-        return uncoded(K, layout, None)
+        return uncoded(K, None)
     weight, penalty = weight or alpha / least_positive(peaks), penalty or alpha
     factor = HatFactor.from_kernel(K, penalty / weight, affine, K.dtype)
     program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
-    return solve_by_rows(program, n, tol, max_iter, block_rows, layout)
-
-
-def kernel_sparse_self_expression_memory(
-    n: int, dtype: torch.dtype, *, block_rows: int | None = None, layout: Layout = "dense"
-) -> int:
-    """Peak bytes that :func:`kernel_sparse_self_expression` allocates for (n, n), besides K."""
-    size, b = dtype.itemsize, min(n, block_rows or n)
-    # The eigendecomposition in double precision: K, its copies, the eigenvectors, the work space.
-    factorization = 8 * 7 * n * n
-    step = size * (n * n + 3 * b * n + 5 * b * n) + b * n * (16 + 2 * size) // 20
-    result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
-    return max(factorization, step + result)
+    return program.solve(tol, max_iter)

@@ -9,45 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from dcfsc.errors import unknown_name
-from dcfsc.self_expression.sparse import check_matrix, check_positive
+
+from .explicit import ExplicitCoefficients
+from .solution import Solution
+from .sparse import check_matrix, check_positive
 
 ErrorNorm = Literal["l21", "l1"]
-Method = Literal["admm", "alm"]
 
 _CHECK_EVERY = 10  # a duality gap costs about half an iteration
 _PENALTY, _RELAXATION = 3.0, 1.6  # for a program scaled by _balanced_scale
-
-
-@dataclass(frozen=True, eq=False)
-class LowRankRepresentation:
-    """The coefficients of LRR and how their computation ended.
-
-    Attributes:
-        coefficients: C, (N, N), of rank ``rank``.
-        error: E = Z - C Z, (N, d); rows (l21) or entries (l1) that are far from zero are corrupted.
-        rank: rank of C.
-        objective: |C|_* + lam |E| at these two.
-        gap: a certified bound on (objective - optimum) / objective, from a feasible dual point.
-        n_iter: iterations made.
-        residual: what the stopping rule compared last: ``gap`` for "admm", the largest violation
-            of a constraint for "alm".
-        converged: whether the stopping rule was met.
-    """
-
-    coefficients: Tensor
-    error: Tensor
-    rank: int
-    objective: float
-    gap: float
-    n_iter: int
-    residual: float
-    converged: bool
 
 
 @torch.no_grad()
@@ -56,14 +32,9 @@ def low_rank_representation(
     lam: float = 0.18,
     *,
     norm: ErrorNorm = "l21",
-    method: Method = "admm",
     gap: float = 1e-4,
-    rho: float = 1.1,
-    mu: float = 1e-6,
-    max_mu: float = 1e10,
-    tol: float = 1e-8,
     max_iter: int = 2000,
-) -> LowRankRepresentation:
+) -> Solution:
     r"""Low-rank representation: the code of lowest nuclear norm, up to errors in a few samples.
 
         min |C|_* + lam |E|   subject to  Z = C Z + E
@@ -79,22 +50,19 @@ def low_rank_representation(
         lam: price of the errors; Z -> s Z with lam -> lam / s leaves C as it is. The authors take
             0.18 for Extended Yale B. ``math.inf`` asks for the code without errors.
         norm: which errors are expected.
-        method: "admm" alternates over two blocks at a fixed penalty, which converges to the
-            optimum, and stops when a dual point proves it; fewer iterations, and free of the scale
-            of Z. "alm" is the authors' inexact augmented Lagrangian, which raises the penalty at
-            each step and stops when the constraints hold: at a feasible point, not always near the
-            optimum (2.9 times its value on 640 faces with pixels 0-255; the result's ``gap``
-            bounds it). Take it to repeat the authors' numbers.
-        gap: relative duality gap at which "admm" stops.
-        rho, mu, max_mu: growth, first value and bound of the penalty of "alm".
-        tol: largest violation of a constraint at which "alm" stops.
+        gap: relative duality gap at which it stops.
         max_iter: at most so many iterations.
 
+    Returns:
+        ``residual`` is a certified bound on (objective - optimum) / objective, from a feasible dual
+        point; ``error`` is E, whose rows ("l21") or entries ("l1") far from zero are corrupted.
+
     Notes:
-        With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not N x N;
-        the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal S. An
-        iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d more
-        with "l1". Memory: see :func:`low_rank_representation_memory`.
+        ADMM over two blocks at a fixed penalty, which converges to the optimum whatever the scale
+        of Z. With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not
+        N x N; the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal
+        S. An iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d
+        more with "l1".
 
     References:
         G. Liu, Z. Lin, S. Yan, J. Sun, Y. Yu, Y. Ma. Robust recovery of subspace structures by
@@ -103,10 +71,7 @@ def low_rank_representation(
     check_matrix(Z, "Z")
     if norm not in get_args(ErrorNorm):
         raise unknown_name("norm", norm, get_args(ErrorNorm))
-    if method not in get_args(Method):
-        raise unknown_name("method", method, get_args(Method))
-    check_positive(lam=None if lam == math.inf else lam, gap=gap, tol=tol, max_iter=max_iter)
-    check_positive(rho=rho, mu=mu, max_mu=max_mu)
+    check_positive(lam=None if lam == math.inf else lam, gap=gap, max_iter=max_iter)
     X = Z.double()
     V, S, Ut = torch.linalg.svd(X, full_matrices=False)
     negligible = max(Z.shape) * torch.finfo(Z.dtype).eps * float(S[0])
@@ -114,30 +79,14 @@ def low_rank_representation(
     V, S, Ut = V[:, :r].contiguous(), S[:r], Ut[:r]
     if lam == math.inf or r == 0:
         C = (V @ V.T).to(Z.dtype)
-        return LowRankRepresentation(C, Z - C @ Z, r, float(r), 0.0, 0, 0.0, True)
-    scale = _balanced_scale(X, lam, norm) if method == "admm" else 1.0
+        return Solution(ExplicitCoefficients(C), 0, objective=float(r), error=Z - C @ Z)
+    scale = _balanced_scale(X, lam, norm)
     target, directions = (V * S, None) if norm == "l21" else (X, Ut)
     program = _Program(target / scale, S / scale, directions, lam * scale)
-    if method == "admm":
-        end = _admm(program, gap, max_iter)
-    else:
-        end = _inexact_alm(program, rho, mu, max_mu, tol, max_iter)
-    E = (X - end.J @ (V.T @ X)).to(Z.dtype)
-    C = (end.J @ V.T).to(Z.dtype)
-    return LowRankRepresentation(C, E, *end[1:])
-
-
-def low_rank_representation_memory(
-    n: int, d: int, dtype: torch.dtype, *, norm: ErrorNorm = "l21"
-) -> int:
-    """Peak bytes that :func:`low_rank_representation` allocates for (n, d), besides Z itself."""
-    r = min(n, d)
-    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
-    decomposition = 2 * n * d + 2 * (n * r + r * d) + 4 * r * r
-    errors = 6 * n * r if norm == "l21" else 8 * n * d
-    iteration = 9 * n * r + r * d + errors + 4 * r * r
-    result = 4 * n * r + r * d + 2 * n * d + n * n + output
-    return 8 * (copy + max(decomposition, iteration, result))
+    J, n_iter, residual, objective = _admm(program, gap, max_iter)
+    E = (X - J @ (V.T @ X)).to(Z.dtype)
+    C = ExplicitCoefficients((J @ V.T).to(Z.dtype))
+    return Solution(C, n_iter, residual, residual <= gap, objective, error=E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,21 +129,10 @@ class _Program:
         return float((Y * self.target).sum()) / excess
 
 
-class _End(NamedTuple):
-    """Where an iteration stopped: J (N, r), and what the result says of it, in its order."""
+def _admm(program: _Program, gap: float, max_iter: int) -> tuple[Tensor, int, float, float]:
+    """J (N, r), the iterations, the gap and the objective.
 
-    J: Tensor
-    rank: int
-    objective: float
-    gap: float
-    n_iter: int
-    residual: float
-    converged: bool
-
-
-def _admm(program: _Program, gap: float, max_iter: int) -> _End:
-    """Two blocks, (J, E) and C = J, at a fixed penalty and over-relaxed; W are scaled multipliers.
-
+    Two blocks, (J, E) and C = J, at a fixed penalty and over-relaxed; W are scaled multipliers.
     J and E do not meet in any term, so they are one block and the classical proof holds. After
     each step the multiplier of C = J is W_E B', hence W_E alone gives the dual point.
     """
@@ -217,34 +155,7 @@ def _admm(program: _Program, gap: float, max_iter: int) -> _End:
             objective = float(singular.sum()) + program.lam * program.norm(T - program.times(J))
             bound = max(bound, program.lower_bound(mu * W_E))
             reached = (objective - bound) / objective
-    reached = max(reached, 0.0)
-    return _End(J, len(singular), objective, reached, n_iter, reached, reached <= gap)
-
-
-def _inexact_alm(
-    program: _Program, rho: float, mu: float, max_mu: float, tol: float, max_iter: int
-) -> _End:
-    """The authors' order: J, C, E, multipliers, then a larger penalty."""
-    T, weight = program.target, program.spectrum.square() + 1
-    Y_J = T.new_zeros(len(T), len(weight))
-    C, Y_E, E = torch.zeros_like(Y_J), torch.zeros_like(T), torch.zeros_like(T)
-    bound, n_iter, residual = 0.0, 0, math.inf
-    while residual > tol and n_iter < max_iter:
-        n_iter += 1
-        J, singular = shrink_singular_values(C + Y_J / mu, 1 / mu)
-        C = (program.adjoint(T - E + Y_E / mu) + J - Y_J / mu) / weight
-        fit = program.times(C)
-        E = program.shrink(T - fit + Y_E / mu, program.lam / mu)
-        violated_E, violated_J = T - fit - E, C - J
-        Y_E += mu * violated_E
-        Y_J += mu * violated_J
-        residual = float(torch.maximum(violated_E.abs().max(), violated_J.abs().max()))
-        mu = min(max_mu, rho * mu)
-        if n_iter % _CHECK_EVERY == 0 or residual <= tol or n_iter == max_iter:
-            bound = max(bound, program.lower_bound(Y_E))
-    objective = float(singular.sum()) + program.lam * program.norm(T - program.times(J))
-    gap = max(0.0, (objective - bound) / objective)
-    return _End(J, len(singular), objective, gap, n_iter, residual, residual <= tol)
+    return J, n_iter, max(reached, 0.0), objective
 
 
 def shrink_singular_values(M: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -274,35 +185,8 @@ def _balanced_scale(Z: Tensor, lam: float, norm: ErrorNorm) -> float:
     return math.sqrt(float(size.mean()) / lam)
 
 
-@dataclass(frozen=True, eq=False)
-class LowRankSubspace:
-    """The coefficients of LRSC and the clean data they express.
-
-    Attributes:
-        coefficients: C = C', (N, N), eigenvalues in [0, 1).
-        clean: A, (N, d), with A ~ C A; Z itself where alpha is infinite.
-        error: Z - A, (N, d).
-        rank: rank of C.
-        objective: the problem's value at C and A, its global minimum.
-        n_iter: Newton steps for the roots of the polynomial; 0 where alpha is infinite.
-        residual: the largest relative defect of a root.
-        converged: whether the roots are exact to round-off.
-    """
-
-    coefficients: Tensor
-    clean: Tensor
-    error: Tensor
-    rank: int
-    objective: float
-    n_iter: int
-    residual: float
-    converged: bool
-
-
 @torch.no_grad()
-def low_rank_subspace(
-    Z: Tensor, tau: float | None = None, alpha: float | None = None
-) -> LowRankSubspace:
+def low_rank_subspace(Z: Tensor, tau: float | None = None, alpha: float | None = None) -> Solution:
     r"""Low-rank subspace clustering: clean data and its low-rank code, both in closed form.
 
         min |C|_* + tau/2 |A - C A|_F^2 + alpha/2 |Z - A|_F^2    over A and C = C'
@@ -315,6 +199,10 @@ def low_rank_subspace(
         tau: price of an imperfect code; by default 100 / |Z|_2^2, |Z|_2 the largest singular value,
             as in the authors' code. C is then free of the scale of Z.
         alpha: price of the noise Z - A; by default tau / 2. ``math.inf`` fixes A = Z.
+
+    Returns:
+        C = C', of eigenvalues in [0, 1); ``clean`` is A, ``n_iter`` the Newton steps for the roots
+        of the polynomial and ``residual`` the largest relative defect of a root.
 
     Notes:
         With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and sqrt(tau) A =
@@ -347,16 +235,8 @@ def low_rank_subspace(
     rank = int((u > 1).sum())  # u does not decrease with x, so the kept values come first
     C = ((V[:, :rank] * (1 - u[:rank] ** -2)) @ V[:, :rank].T).to(Z.dtype)
     cost = float(_code_price(u).sum()) + noise
-    ok = residual < 1e-12
-    return LowRankSubspace(C, clean, Z - clean, rank, cost, n_iter, residual, ok)
-
-
-def low_rank_subspace_memory(n: int, d: int, dtype: torch.dtype) -> int:
-    """Peak bytes that :func:`low_rank_subspace` allocates for (n, d), besides Z itself."""
-    r = min(n, d)
-    copy, output = (0, 0) if dtype == torch.float64 else (n * d, n * n // 2)
-    after = n * r + n * d + n * n + output
-    return 8 * (copy + n * r + r * d + n * d + max(4 * r * r, after))
+    operator, exact = ExplicitCoefficients(C), residual < 1e-12
+    return Solution(operator, n_iter, residual, exact, cost, clean, Z - clean)
 
 
 def _code_price(u: Tensor) -> Tensor:

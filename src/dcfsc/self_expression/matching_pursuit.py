@@ -11,8 +11,12 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from dcfsc.errors import InputError
-from dcfsc.self_expression.sparse import SparseSelfExpression, check_matrix, check_positive
 
+from .explicit import SparseCoefficients
+from .solution import Solution
+from .sparse import check_matrix, check_positive
+
+BLOCK = 1024  # samples coded at a time
 # The Gram matrix is held only up to this size; beyond, residuals are correlated anew in each step.
 _GRAM_BYTES = 2**30
 # Below this dimension a fresh product with the dictionary is cheaper than adding up Gram rows.
@@ -27,8 +31,8 @@ def orthogonal_matching_pursuit(
     *,
     unit: bool = True,
     gram: bool | None = None,
-    block: int = 1024,
-) -> SparseSelfExpression:
+    block: int = BLOCK,
+) -> Solution:
     r"""A code with at most k other samples for each sample, greedily:
 
         min |z_i - c_i Z|^2   subject to  |c_i|_0 <= k,  c_ii = 0.
@@ -54,7 +58,7 @@ def orthogonal_matching_pursuit(
         block: samples coded at a time; the working memory is about 3 block N numbers.
 
     Returns:
-        ``coefficients`` is a CSR matrix, ``n_iter`` the largest number of samples in a code,
+        ``coefficients`` are sparse, ``n_iter`` is the largest number of samples in a code,
         ``residual`` the largest squared residual, ``objective`` the sum of the squared residuals,
         each as a share of the sample's squared length.
         ``converged`` is always true: the pursuit ends by itself.
@@ -84,7 +88,7 @@ def orthogonal_matching_pursuit(
         largest = torch.linalg.vector_norm(Z, dim=1).max()
         Z = Z / largest.clamp_min(torch.finfo(Z.dtype).tiny)
     if gram is None:
-        gram = use_gram(n, Z.shape[1], Z.dtype)
+        gram = use_gram(n, Z.shape[1], Z.dtype.itemsize)
     G = Z @ Z.T if gram else None
     index, value = Z.new_full((n, k), -1, dtype=torch.long), Z.new_zeros(n, k)
     residual = Z.new_zeros(n, dtype=torch.float64)
@@ -92,8 +96,8 @@ def orthogonal_matching_pursuit(
         rows = slice(start, min(start + block, n))
         index[rows], value[rows], residual[rows] = _pursue(Z, G, rows, k, tol)
     chosen = index >= 0
-    return SparseSelfExpression(
-        coefficients=_as_csr(index, value, chosen),
+    return Solution(
+        SparseCoefficients(_as_csr(index, value, chosen)),
         n_iter=int(chosen.sum(1).max()) if k else 0,
         residual=float(residual.max()),
         converged=True,
@@ -101,27 +105,9 @@ def orthogonal_matching_pursuit(
     )
 
 
-def orthogonal_matching_pursuit_memory(
-    n: int,
-    d: int,
-    dtype: torch.dtype,
-    *,
-    k: int = 5,
-    gram: bool | None = None,
-    block: int = 1024,
-) -> int:
-    """Peak bytes that :func:`orthogonal_matching_pursuit` allocates for (n, d), besides Z."""
-    size, b = dtype.itemsize, min(n, block)
-    held = size * n * d + n * k * (8 + size) + (n * k * (4 + size) + 4 * n)
-    if gram if gram is not None else use_gram(n, d, dtype):
-        held += size * n * n
-    # Correlations at the start, now, and while they are scanned; chosen atoms in double precision.
-    return held + 3 * size * b * n + b * k * d * (8 + size) + 8 * b * (3 * k * k + d)
-
-
-def use_gram(n: int, d: int, dtype: torch.dtype) -> bool:
-    """Whether the Gram matrix is worth its memory."""
-    return d >= _GRAM_LEAST_DIMENSION and dtype.itemsize * n * n <= _GRAM_BYTES
+def use_gram(n: int, d: int, size: int) -> bool:
+    """Whether the Gram matrix, of numbers of ``size`` bytes, is worth its memory."""
+    return d >= _GRAM_LEAST_DIMENSION and size * n * n <= _GRAM_BYTES
 
 
 def _pursue(

@@ -8,41 +8,17 @@ The iterations are in :mod:`dcfsc.self_expression.sparse_admm`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-import scipy.sparse
 import torch
 from torch import Tensor
 
-from dcfsc.errors import InputError, unknown_name
-from dcfsc.self_expression.sparse_admm import HatFactor, LassoProgram, OutlierProgram
+from dcfsc.errors import InputError
 
-Layout = Literal["dense", "csr"]
+from .explicit import ExplicitCoefficients
+from .solution import Solution
+from .sparse_admm import HatFactor, LassoProgram, OutlierProgram
 
 # Correlations scanned at a time.
 _SCAN = 2**22
-
-
-@dataclass(frozen=True, eq=False)
-class SparseSelfExpression:
-    """A sparse self-expressive code and how its computation ended.
-
-    Attributes:
-        coefficients: C, (N, N), zero diagonal; a tensor, or a CSR matrix where that was asked for.
-        n_iter: steps taken (the most over blocks of rows).
-        residual: final value of the quantity that the stopping rule compares with its tolerance.
-        converged: whether the stopping rule was met within the allowed steps.
-        objective: the program's value at ``coefficients``; None where it is not computed.
-        outliers: E, (N, d), of the outlier program.
-    """
-
-    coefficients: Tensor | scipy.sparse.csr_matrix
-    n_iter: int
-    residual: float
-    converged: bool
-    objective: float | None = None
-    outliers: Tensor | None = None
 
 
 @torch.no_grad()
@@ -58,9 +34,7 @@ def sparse_self_expression(
     penalty: float | None = None,
     gamma: float | None = None,
     drop_diagonal: bool = False,
-    block_rows: int | None = None,
-    layout: Layout = "dense",
-) -> SparseSelfExpression:
+) -> Solution:
     r"""Sparse subspace clustering's code of every sample by the others.
 
     With ``outliers`` (gross errors in some entries: shadows on faces, missing pixels)
@@ -92,18 +66,18 @@ def sparse_self_expression(
         drop_diagonal: lasso only. The authors' released code clears the diagonal of A too, and so
             solves another program, where a sample may use itself with a coefficient t at the price
             penalty/2 t^2 and t is then dropped. The larger alpha, the less they differ.
-        block_rows: rows solved at a time; bounds the memory, and each block stops on its own.
-        layout: "dense" for a tensor, "csr" for a scipy CSR matrix; with "csr" and ``block_rows``
-            nothing of size N x N is ever dense.
+
+    Returns:
+        C of zero diagonal; with outliers ``error`` is E, (N, d).
 
     Notes:
         Flops per step, at most: 4 N^2 d + 2 N d min(N, d) with outliers, 4 N^2 min(N, d) without;
-        the sparsity of C saves most of 2 N^2 d of either. Memory: 3 b N numbers for b rows at a
-        time (see :func:`sparse_self_expression_memory`). The factorization of a matrix of order
-        min(N, d) is done once, in double precision. The lasso knows Z through Z Z' alone and runs
-        in min(N, d) rotated coordinates; the l1 norm of E is not invariant to rotation, so the
-        outlier program keeps the d original ones. Samples orthogonal to all others (zero rows, for
-        one) are left out of the minimum that sets ``weight``.
+        the sparsity of C saves most of 2 N^2 d of either. Memory: 3 N^2 numbers. The
+        factorization of a matrix of order min(N, d) is done once, in double precision. The lasso
+        knows Z through Z Z' alone and runs in min(N, d) rotated coordinates; the l1 norm of E is
+        not invariant to rotation, so the outlier program keeps the d original ones. Samples
+        orthogonal to all others (zero rows, for one) are left out of the minimum that sets
+        ``weight``.
 
     References:
         E. Elhamifar, R. Vidal. Sparse subspace clustering: algorithm, theory, and applications.
@@ -111,15 +85,14 @@ def sparse_self_expression(
     """
     check_matrix(Z, "Z")
     check_positive(alpha=alpha, weight=weight, penalty=penalty, gamma=gamma)
-    check_positive(tol=tol, max_iter=max_iter, block_rows=block_rows)
+    check_positive(tol=tol, max_iter=max_iter)
     if affine and len(Z) < 2:
         raise InputError("affine=True needs two samples or more: no sample may code itself.")
-    check_layout(layout)
     penalty = penalty or alpha
     gamma = (gamma or alpha / (float(Z.abs().sum(1).max()) or 1.0)) if outliers else None
     peaks = peak_correlations(Z)
     if not affine and not peaks.any():
-        return uncoded(Z, layout, gamma)
+        return uncoded(Z, gamma)
     if gamma is not None:
         peaks = torch.maximum(peaks, Z.abs().amax(1) / gamma)
     weight = weight or alpha / least_positive(peaks)
@@ -130,63 +103,7 @@ def sparse_self_expression(
         factor = HatFactor.from_samples(Z, penalty / weight, affine)
         program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
     max_iter = max_iter if max_iter is not None else (150 if outliers else 200)
-    return solve_by_rows(program, len(Z), tol, max_iter, block_rows, layout)
-
-
-def sparse_self_expression_memory(
-    n: int,
-    d: int,
-    dtype: torch.dtype,
-    *,
-    outliers: bool = True,
-    block_rows: int | None = None,
-    layout: Layout = "dense",
-) -> int:
-    """Peak bytes that :func:`sparse_self_expression` allocates for (n, d), besides Z itself."""
-    size, r, b = dtype.itemsize, min(n, d), min(n, block_rows or n)
-    # In double precision: a copy of Z, the Gram matrix, what LAPACK copies and works in.
-    factorization = 8 * (2 * n * d + 5 * r * r)
-    wide = size * (n * d + r * d + 10 * b * d) if outliers else size * (n * r + 5 * b * r)
-    # Three (b, n) buffers; indices and values of the non-zeros, taken as a twentieth of all.
-    step = 3 * size * b * n + b * n * (16 + 2 * size) // 20
-    result = size * n * n if layout == "dense" and b < n else n * n * (4 + size) // 20
-    return max(factorization, wide + step + result, size * min(n * n, 2 * _SCAN))
-
-
-def solve_by_rows(
-    program: LassoProgram | OutlierProgram,
-    n: int,
-    tol: float,
-    max_iter: int,
-    block_rows: int | None,
-    layout: Layout,
-) -> SparseSelfExpression:
-    """Run ``program`` over blocks of rows of C and join what they leave."""
-    step = block_rows or n
-    blocks = []
-    for start in range(0, n, step):
-        block = program.rows(start, min(start + step, n), tol, max_iter)
-        if layout == "csr":
-            sparse = scipy.sparse.csr_matrix(block.coefficients.cpu().numpy())
-            block = block._replace(coefficients=sparse)
-        blocks.append(block)
-    residual = max(block.residual for block in blocks)
-    return SparseSelfExpression(
-        coefficients=_join([block.coefficients for block in blocks]),
-        n_iter=max(block.n_iter for block in blocks),
-        residual=residual,
-        converged=residual <= tol,
-        objective=sum(block.objective for block in blocks),
-        outliers=_join([block.outliers for block in blocks]),
-    )
-
-
-def _join(blocks: list[Any]) -> Any:
-    if len(blocks) == 1 or blocks[0] is None:
-        return blocks[0]
-    if scipy.sparse.issparse(blocks[0]):
-        return scipy.sparse.vstack(blocks, format="csr")
-    return torch.cat(blocks)
+    return program.solve(tol, max_iter)
 
 
 def peak_correlations(Z: Tensor) -> Tensor:
@@ -215,21 +132,13 @@ def least_positive(peaks: Tensor) -> float:
     return float(positive.min()) if len(positive) else 1.0
 
 
-def uncoded(Z: Tensor, layout: Layout, gamma: float | None) -> SparseSelfExpression:
+def uncoded(Z: Tensor, gamma: float | None) -> Solution:
     """C = 0, the optimum where no two samples correlate; ``gamma`` for the outlier program."""
-    n = len(Z)
-    dense = layout == "dense"
-    C = Z.new_zeros(n, n) if dense else scipy.sparse.csr_matrix((n, n), dtype=Z.cpu().numpy().dtype)
+    C = ExplicitCoefficients(Z.new_zeros(len(Z), len(Z)))
     if gamma is None:
-        return SparseSelfExpression(C, 0, 0.0, True)
+        return Solution(C, 0)
     objective = gamma * float(Z.abs().sum(dtype=torch.float64))
-    return SparseSelfExpression(C, 0, 0.0, True, objective, Z.clone())
-
-
-def check_layout(layout: str) -> None:
-    """Refuse a layout that is not known."""
-    if layout not in get_args(Layout):
-        raise unknown_name("layout", layout, get_args(Layout))
+    return Solution(C, 0, objective=objective, error=Z.clone())
 
 
 def check_matrix(Z: Tensor, name: str) -> None:

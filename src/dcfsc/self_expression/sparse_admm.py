@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as functional
@@ -20,18 +19,11 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 
+from .explicit import ExplicitCoefficients
+from .solution import Solution
+
 # Below this share of non-zeros, adding up rows beats a dense product on a CPU.
 _SPARSE = 0.1
-
-
-class RowBlock(NamedTuple):
-    """Some rows of a solution: C (b, N), E (b, d) for the outlier program, and how it ended."""
-
-    coefficients: Tensor
-    n_iter: int
-    residual: float
-    objective: float
-    outliers: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -98,15 +90,14 @@ class LassoProgram:
     affine: bool
     drop_diagonal: bool
 
-    def rows(self, start: int, stop: int, tol: float, max_iter: int) -> RowBlock:
-        """Rows ``start`` to ``stop`` of C."""
+    def solve(self, tol: float, max_iter: int) -> Solution:
+        """C (N, N)."""
         F, shrinkage = self.factor.F, self.factor.shrinkage
-        target = F[start:stop]  # (b, r)
         ones = F.sum(0)  # F'1
         f = ones * (1 - shrinkage) / shrinkage
-        sparse = _SparseVariable(start, stop, F, self.penalty)
-        CF, D = torch.zeros_like(target), target.clone()
-        u = W1 = C1 = target.new_zeros(stop - start)
+        sparse = _SparseVariable(F, self.penalty)
+        CF, D = torch.zeros_like(F), F.clone()
+        u = W1 = C1 = F.new_zeros(len(F))
         n_iter, residual = 0, math.inf
         while residual > tol and n_iter < max_iter:
             n_iter += 1
@@ -114,9 +105,9 @@ class LassoProgram:
             residual = sparse.threshold(diagonal=self.drop_diagonal)
             old, CF = CF, sparse_product(sparse.C, F)
             moved = D @ ones  # S 1 - C 1
-            D = torch.addcmul(target + old, D, shrinkage).sub_(CF, alpha=2)
+            D = torch.addcmul(F + old, D, shrinkage).sub_(CF, alpha=2)
             if self.drop_diagonal:
-                D.addcmul_(diagonal[:, None], target, value=-1)
+                D.addcmul_(diagonal[:, None], F, value=-1)
                 moved -= diagonal
             if self.affine:
                 gap = W1 + moved - 1  # A 1 - 1
@@ -125,8 +116,10 @@ class LassoProgram:
                 W1 = 2 * C1 - old1 - moved
                 D.addcmul_(u[:, None], f, value=-1)
                 residual = max(residual, _largest(gap))
-        objective = self._objective(sparse.C, target - CF)
-        return RowBlock(sparse.C, n_iter, residual, objective)
+        objective = self._objective(sparse.C, F - CF)
+        return Solution(
+            ExplicitCoefficients(sparse.C), n_iter, residual, residual <= tol, objective
+        )
 
     def _objective(self, C: Tensor, unexplained: Tensor) -> float:
         # unexplained = (I - C) F, and K = F diag(s^2 + lam) F'
@@ -177,13 +170,13 @@ class OutlierProgram:
             return R, R, self.Z
         return (D - (D @ self.MZ) @ self.Z) / self.ridge, D, self.MZ.T
 
-    def rows(self, start: int, stop: int, tol: float, max_iter: int) -> RowBlock:
-        """Rows ``start`` to ``stop`` of C and E."""
-        target, d = self.Z[start:stop], self.d
+    def solve(self, tol: float, max_iter: int) -> Solution:
+        """C (N, N) and E (N, d)."""
+        target, d = self.Z, self.d
         samples = target[:, :d]
-        sparse = _SparseVariable(start, stop, self.Z, self.penalty)
+        sparse = _SparseVariable(target, self.penalty)
         CQ, D, multiplier = torch.zeros_like(target), target.clone(), torch.zeros_like(target)
-        E = target.new_zeros(stop - start, d)  # gamma E
+        E = target.new_zeros(len(target), d)  # gamma E
         V = torch.zeros_like(E)  # its scaled multiplier
         n_iter, residual = 0, math.inf
         while residual > tol and n_iter < max_iter:
@@ -208,22 +201,23 @@ class OutlierProgram:
         E /= self.gamma
         unexplained = (target - CQ)[:, :d] + E  # Z - C Z
         objective = _l1_norm(sparse.C) + self.gamma * _l1_norm(unexplained)
-        return RowBlock(sparse.C, n_iter, residual, objective, E)
+        C, converged = ExplicitCoefficients(sparse.C), residual <= tol
+        return Solution(C, n_iter, residual, converged, objective, error=E)
 
 
 class _SparseVariable:
-    """Rows of C and of its scaled multiplier U = S - C, in three buffers that take turns."""
+    """C and its scaled multiplier U = S - C, (N, N), in three buffers that take turns."""
 
-    def __init__(self, start: int, stop: int, dictionary: Tensor, penalty: float) -> None:
-        shape = (stop - start, dictionary.shape[0])
+    def __init__(self, dictionary: Tensor, penalty: float) -> None:
+        shape = (len(dictionary), len(dictionary))
         self.C, self.U = dictionary.new_zeros(shape), dictionary.new_zeros(shape)
         self.S = dictionary.new_empty(shape)
-        self.start, self.bound = start, 1 / penalty
+        self.bound = 1 / penalty
 
     def add_product(self, left: Tensor, right: Tensor) -> Tensor:
         """S = C + left right'; returns its entries on C's diagonal."""
         torch.addmm(self.C, left, right.T, out=self.S)
-        return self.S.diagonal(self.start).clone()
+        return self.S.diagonal().clone()
 
     def threshold(self, *, diagonal: bool) -> float:
         """C = soft(S), diag(C) = 0; returns max |A - C|, which is the largest change of U.
@@ -232,11 +226,11 @@ class _SparseVariable:
         multiplier there), or U's diagonal is the multiplier that keeps C's at zero.
         """
         S, U, C_old = self.S, self.U, self.C
-        on_diagonal = S.diagonal(self.start)
+        on_diagonal = S.diagonal()
         U_new = torch.clamp(S, -self.bound, self.bound, out=C_old)
         if diagonal:
             on_diagonal.zero_()
-        U_new.diagonal(self.start).copy_(on_diagonal)
+        U_new.diagonal().copy_(on_diagonal)
         self.C, self.U, self.S = S.sub_(U_new), U_new, U
         return _largest(U.sub_(U_new))
 

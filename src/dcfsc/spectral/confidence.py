@@ -57,9 +57,10 @@ def memberships(
         p_ic = exp(-b |r_i - m_c|^2) / sum_c' exp(-b |r_i - m_c'|^2)
 
     r_i is the row of the embedding that the assignment ``assign`` grouped, at unit length (``rows``
-    if they are known), and m_c the mean of the rows of cluster c. The embedding says who is in doubt, and the affinity how
-    much doubt there is on the whole: the sharpness b is the one at which the mean probability of a
-    point's own cluster is the mean share of its affinity that lies in that cluster,
+    if they are known), and m_c the mean of the rows of cluster c. The embedding says who is in
+    doubt, and the affinity how much doubt there is on the whole: the sharpness b is the one at
+    which the mean probability of a point's own cluster is the mean share of its affinity that lies
+    in that cluster,
 
         mean_i p_{i, label(i)} = mean_i  sum_{j: label(j) = label(i)} A_ij / sum_j A_ij   (j != i).
 
