@@ -21,12 +21,19 @@ def draw(
 ) -> None:
     """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
-    found = edited_details(run.details() if details is None else details, edits)
-    if absolute_paths and not len(found.files):
+    present = edited_details(run.details() if details is None else details, edits)
+    if absolute_paths and not len(present.files):
         raise InputError("--absolute-paths is for samples that come from files; leave it out.")
     with output.open() as part:
-        base = output.target.absolute().parent
-        write_report(part, run.record, found, edits.clusters, edits.names, base, absolute_paths)
+        write_report(
+            part,
+            run.record,
+            present,
+            clusters=edits.clusters,
+            names=edits.names,
+            base=output.target.absolute().parent,
+            absolute_paths=absolute_paths,
+        )
 
 
 def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:

@@ -1,13 +1,109 @@
-"""Views of a graph: its clusters' masses, its affinities as a picture, its embedding in a plane."""
+"""What is drawn of a clustering, as plain arrays: blocks, spectrum, map, path and curves.
+
+The page draws them as SVG (:mod:`dcfsc.report.charts`), the functions ``plot_*`` with matplotlib.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-BLOCKS = 400
+MOST_BLOCKS = 400
+MOST_RULES = 24  # between clusters; more would hide the picture
+DARKEST = 0.9  # quantile of the positive affinities that is drawn as the darkest
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Mean affinities (b, b) of the samples ordered by cluster, and the clusters' ``sizes``."""
+
+    means: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def top(self) -> float:
+        """The affinity that is drawn as the darkest."""
+        positive = self.means[self.means > 0]
+        return float(np.quantile(positive, DARKEST)) if len(positive) else 1.0
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Where clusters begin and end among the ordered samples, (K + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def rules(self) -> np.ndarray:
+        """The edges to draw: all of them, or of many clusters the outer two."""
+        return self.edges if len(self.sizes) <= MOST_RULES else self.edges[[0, -1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues (m,) in descending order, the K asked for and the one that was suggested."""
+
+    values: np.ndarray
+    asked: int | None = None
+    suggested: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """The place (N, 2) of each sample in the view, and its affinity (N, K) with each cluster."""
+
+    places: np.ndarray
+    mass: np.ndarray
+
+    @classmethod
+    def of(cls, A: Any, vectors: np.ndarray, labels: np.ndarray, n_clusters: int) -> Map:
+        """The map of an affinity (N, N) with a spectral embedding (N, k) in K clusters."""
+        mass = cluster_mass(A, labels, n_clusters)
+        return cls(plane_view(vectors, labels, mass), mass)
+
+
+@dataclass(frozen=True, eq=False)
+class LambdaPath:
+    """Effective degrees of freedom and leave-one-out errors along lam, all (p,).
+
+    ``used`` is the position of the lam of the fit, None where it is not known.
+    """
+
+    lam: np.ndarray
+    dof: np.ndarray
+    error: np.ndarray
+    used: int | None
+
+    @classmethod
+    def of(cls, rows: np.ndarray, lam: float | None) -> LambdaPath:
+        """The path from its rows (p, 3)."""
+        grid, dof, error = rows.T
+        used = None if lam is None else int(np.abs(np.log(grid / lam)).argmin())
+        return cls(grid, dof, error, used)
+
+    @property
+    def has_error(self) -> bool:
+        return bool(np.isfinite(self.error).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A column of the training's history in one phase."""
+
+    phase: str
+    steps: np.ndarray
+    values: np.ndarray
+
+
+def curves(history: Iterable[Mapping[str, Any]], column: str = "loss") -> list[Curve]:
+    """A curve for each phase that has values of this column."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in history:
+        if row.get(column) is not None:
+            points.setdefault(row.get("phase", "train"), []).append((row["step"], row[column]))
+    return [Curve(phase, *np.array(rows, np.float64).T) for phase, rows in points.items()]
 
 
 def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -21,10 +117,9 @@ def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
 
 
 def block_means(A: Any, order: np.ndarray) -> np.ndarray:
-    """A (N, N) with rows and columns in ``order``, reduced to the means of at most 400 x 400
-    blocks of nearly equal size."""
+    """Means of A (N, N), rows and columns in ``order``, over at most 400 x 400 equal blocks."""
     n = len(order)
-    b = min(BLOCKS, n)
+    b = min(MOST_BLOCKS, n)
     block = np.empty(n, np.int64)
     block[order] = np.arange(n) * b // n
     if sp.issparse(A):
