@@ -116,7 +116,7 @@ def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, color: tuple) 
 
 
 def test_heat_map_is_one_color_of_many_opacities() -> None:
-    values = np.array([[0.0, 0.5], [1.0, 2.0]])
+    values = np.array([[0.0, 0.25], [1.0, 2.0]])
     pixels = np.asarray(decoded(heat_map(values, (10, 20, 30))).convert("RGBA"))
     assert pixels[..., 3].tolist() == [[0, 128], [255, 255]]
     assert (pixels[..., :3] == [10, 20, 30]).all()

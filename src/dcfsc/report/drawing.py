@@ -31,6 +31,11 @@ class Blocks:
         return float(np.quantile(positive, DARKEST)) if len(positive) else 1.0
 
     @property
+    def shades(self) -> np.ndarray:
+        """The means as shares of the darkest one."""
+        return np.minimum(self.means / self.top, 1.0)
+
+    @property
     def edges(self) -> np.ndarray:
         """Where clusters begin and end among the ordered samples, (K + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
@@ -40,6 +45,16 @@ class Blocks:
         """The edges to draw: all of them, or of many clusters the outer two."""
         return self.edges if len(self.sizes) <= MOST_RULES else self.edges[[0, -1]]
 
+    @property
+    def names(self) -> list[str]:
+        """The numbers of the clusters that have samples."""
+        return [str(k) for k in np.flatnonzero(self.sizes)]
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The middle of each of these clusters."""
+        return ((self.edges[:-1] + self.edges[1:]) / 2)[self.sizes > 0]
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -48,20 +63,6 @@ class Spectrum:
     values: np.ndarray
     asked: int | None = None
     suggested: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Map:
-    """The place (N, 2) of each sample in the view, and its affinity (N, K) with each cluster."""
-
-    places: np.ndarray
-    mass: np.ndarray
-
-    @classmethod
-    def of(cls, A: Any, vectors: np.ndarray, labels: np.ndarray, n_clusters: int) -> Map:
-        """The map of an affinity (N, N) with a spectral embedding (N, k) in K clusters."""
-        mass = cluster_mass(A, labels, n_clusters)
-        return cls(plane_view(vectors, labels, mass), mass)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +89,13 @@ class LambdaPath:
         return bool(np.isfinite(self.error).all())
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A column of the training's history in one phase."""
-
-    phase: str
-    steps: np.ndarray
-    values: np.ndarray
-
-
-def curves(history: Iterable[Mapping[str, Any]], column: str = "loss") -> list[Curve]:
-    """A curve for each phase that has values of this column."""
+def curves(history: Iterable[Mapping[str, Any]], column: str = "loss") -> dict[str, np.ndarray]:
+    """Steps and values (2, p) of a column of the training's history, for each phase that has it."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in history:
         if row.get(column) is not None:
             points.setdefault(row.get("phase", "train"), []).append((row["step"], row[column]))
-    return [Curve(phase, *np.array(rows, np.float64).T) for phase, rows in points.items()]
+    return {phase: np.array(rows, np.float64).T for phase, rows in points.items()}
 
 
 def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:

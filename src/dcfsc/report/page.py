@@ -78,6 +78,7 @@ def render(
     colors = cluster_colors(K)
     sizes = np.bincount(details.parts // 2, minlength=len(details.coupling))
     suggestion = record.get("suggestion") or {}
+    losses = curves(record.get("history") or ())
     path = None
     if len(details.path) and record.get("lam_") is not None:
         path = LambdaPath.of(details.path, record["lam_"])
@@ -91,7 +92,7 @@ def render(
         blocks=Blocks(details.blocks.astype(np.float64), sizes),
         spectrum=Spectrum(details.eigenvalues, record["n_clusters"], suggestion.get("k")),
         path=path,
-        curves=[curve for curve in curves(record.get("history") or ()) if len(curve.values) > 1],
+        losses={phase: rows for phase, rows in losses.items() if rows.shape[1] > 1},
         command=without_folders(record.get("command") or ""),
         sheet=sheet,
         colors=colors,
@@ -121,15 +122,13 @@ def environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update(
-        axis_text=charts.axis_text,
-        percent=sections.percent,
-        seconds=sections.seconds,
-        px="{:.1f}".format,
-        thousands="{:,}".format,
-    )
-    for draw in ("line_chart", "histogram", "spectrum_chart", "affinity_chart"):
-        templates.globals[draw] = getattr(charts, draw)
+    templates.filters |= {
+        "percent": sections.percent,
+        "px": "{:.1f}".format,
+        "seconds": sections.seconds,
+        "thousands": "{:,}".format,
+    }
+    templates.globals["draw"] = charts
     return templates
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from dcfsc.errors import InputError
 
-from .drawing import Blocks, LambdaPath, Map, Spectrum, block_means, curves
+from . import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,8 @@ def plot_affinity(estimator_or_matrix: Any, labels: Any = None, ax: Axes | None 
     if labels is None:
         labels = getattr(estimator_or_matrix, "labels_", np.zeros(n, np.int64))
     codes = _codes(labels, n)
-    blocks = Blocks(block_means(A, np.argsort(codes, kind="stable")), np.bincount(codes))
+    means = drawing.block_means(A, np.argsort(codes, kind="stable"))
+    blocks = drawing.Blocks(means, np.bincount(codes))
     ax = _axes(ax)
     from matplotlib.colors import PowerNorm
 
@@ -82,7 +83,7 @@ def plot_history(estimator_or_history: Any, column: str = "loss", ax: Any = None
     """
     history = getattr(estimator_or_history, "history_", estimator_or_history)
     try:
-        lines = curves(history, column)
+        lines = drawing.curves(history, column)
         known = sorted({name for row in history for name in row} - {"phase", "step"})
     except (TypeError, KeyError, AttributeError):
         raise InputError(
@@ -92,9 +93,9 @@ def plot_history(estimator_or_history: Any, column: str = "loss", ax: Any = None
     if not lines:
         raise InputError(f"the history has no column {column!r}; known: {', '.join(known)}.")
     ax = _axes(ax)
-    for line in lines:
-        ax.plot(line.steps, line.values, label=line.phase)
-    if all((line.values > 0).all() for line in lines):
+    for phase, line in lines.items():
+        ax.plot(*line, label=phase)
+    if all((line[1] > 0).all() for line in lines.values()):
         ax.set_yscale("log")
     ax.set(xlabel="step", ylabel=column, title="training")
     ax.legend(frameon=False)
@@ -114,7 +115,8 @@ def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
                 f"{name} (a loaded model has none)."
             )
     own = np.asarray(estimator.labels_)
-    drawn = Map.of(_affinity(estimator), estimator.embedding_, own, estimator.n_clusters_)
+    mass = drawing.cluster_mass(_affinity(estimator), own, estimator.n_clusters_)
+    places = drawing.plane_view(estimator.embedding_, own, mass)
     codes = own if labels is None else _codes(labels, len(own))
     names = own if labels is None else np.asarray(labels)
     ax = _axes(ax)
@@ -122,8 +124,7 @@ def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
     for code in groups:
         members = codes == code
         label = str(names[members][0]) if len(groups) <= MOST_NAMED else None
-        places = drawn.places[members]
-        ax.scatter(*places.T, s=8, linewidths=0, color=f"C{code % 10}", label=label)
+        ax.scatter(*places[members].T, s=8, linewidths=0, color=f"C{code % 10}", label=label)
     if len(groups) <= MOST_NAMED:
         ax.legend(frameon=False, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.set(xticks=[], yticks=[], title="spectral embedding")
@@ -143,7 +144,7 @@ def plot_lambda_path(estimator_or_path: Any, ax: Any = None) -> Axes:
     rows = subject.lambda_path() if hasattr(subject, "lambda_path") else np.asarray(subject)
     if rows.ndim != 2 or rows.shape[1] != 3:
         raise InputError(f"a lambda path has rows of three numbers; got shape {rows.shape}.")
-    path = LambdaPath.of(rows, lam := getattr(subject, "lam_", None))
+    path = drawing.LambdaPath.of(rows, lam := getattr(subject, "lam_", None))
     ax = _axes(ax)
     lines = ax.plot(path.lam, path.dof, color="tab:blue", label="tr H")
     if path.has_error:
@@ -184,7 +185,7 @@ def _affinity(subject: Any) -> Any:
     return sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
 
 
-def _spectrum(subject: Any, n_clusters: int | None) -> Spectrum:
+def _spectrum(subject: Any, n_clusters: int | None) -> drawing.Spectrum:
     """The eigenvalues of an estimator or a suggestion, or those given, and the K to mark."""
     if hasattr(subject, "spectrum"):
         values, asked = subject.spectrum(), getattr(subject, "n_clusters_", None)
@@ -195,7 +196,7 @@ def _spectrum(subject: Any, n_clusters: int | None) -> Spectrum:
     values = np.asarray(values)
     if values.ndim != 1 or not len(values):
         raise InputError(f"plot_spectrum needs eigenvalues (k,); got shape {values.shape}.")
-    return Spectrum(values, asked if n_clusters is None else n_clusters)
+    return drawing.Spectrum(values, asked if n_clusters is None else n_clusters)
 
 
 def _codes(labels: Any, n: int) -> np.ndarray:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.report.charts import confusion_chart
 from dcfsc.report.details import Details
 
 TABLE_LIMIT = 16  # classes or clusters up to which the confusion matrix is a table of numbers
@@ -56,9 +55,12 @@ def truth(details: Details, present: Sequence[int], titles: Sequence[str]) -> di
 def confusion(
     counts: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str
 ) -> Mapping[str, Any]:
-    """Counts (rows, columns) and their shares of each row, as a table or else as a picture."""
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    if max(counts.shape) > TABLE_LIMIT:
-        return {"picture": confusion_chart(shares, rows, columns, title)}
-    cells = [list(zip(*pair, strict=True)) for pair in zip(counts, shares, strict=True)]
-    return {"title": title, "rows": rows, "columns": columns, "cells": cells}
+    """Counts (rows, columns) and their shares of each row, for a table or else a picture."""
+    return {
+        "counts": counts,
+        "shares": counts / np.maximum(counts.sum(axis=1, keepdims=True), 1),
+        "rows": list(rows),
+        "columns": list(columns),
+        "title": title,
+        "table": max(counts.shape) <= TABLE_LIMIT,
+    }

@@ -148,10 +148,10 @@ def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
 
 
 def heat_map(values: np.ndarray, rgb: tuple[int, int, int] = HEAT) -> str:
-    """Values (b, b) in 0..1 as a PNG of one color whose opacity is the value, for any ground."""
+    """Values (b, b) in 0..1 as a PNG of one color whose opacity is their root, for any ground."""
     from PIL import Image
 
-    levels = np.round(255.0 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
+    levels = np.round(255.0 * np.sqrt(np.clip(values, 0.0, 1.0))).astype(np.uint8)
     indexed = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
     indexed.putpalette(list(rgb) * 256)
     return _png(indexed, transparency=bytes(range(256)))

@@ -16,7 +16,7 @@ from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
 from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
-from dcfsc.report.drawing import Map, block_means
+from dcfsc.report.drawing import block_means, cluster_mass, plane_view
 from dcfsc.report.thumbnails import affordable
 
 from .classes import matched_classes
@@ -35,7 +35,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     A, embedding = estimator.affinity_matrix_, estimator._embedding
     A = A.tocsr() if sp.issparse(A) else A
     labels, K = np.asarray(estimator.labels_), estimator.n_clusters_
-    drawn = Map.of(A, embedding.vectors, labels, K)
+    mass = cluster_mass(A, labels, K)
     memberships = estimator._memberships
     certainty = memberships.confidence
     halves = spectral.halves(embedding, labels, K, estimator._assign())
@@ -43,7 +43,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     truth, class_names = _truth(data)
     confusion, best_class = matched_classes(truth, len(class_names), labels, K)
     wrong = best_class[labels] != truth if len(truth) else np.zeros(len(labels), bool)
-    own = drawn.mass[np.arange(len(labels)), labels]
+    own = mass[np.arange(len(labels)), labels]
     paths, names = data.paths or [], data.relative_paths or []
     most = affordable(data.X, paths) if images_of(data.X) else FEATURES_SHOWN
     most = min(VIEW_POINTS, most)
@@ -66,7 +66,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         blocks=block_means(A, np.lexsort((-certainty, labels))),
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
-        view=drawn.places.astype(np.float32),
+        view=plane_view(embedding.vectors, labels, mass).astype(np.float32),
         neighbors=neighbors,
         neighbor_weights=weights,
         shown=shown,
