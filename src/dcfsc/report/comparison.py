@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from dcfsc.report.details import Details
 from dcfsc.report.page import draw_page, sprites
-from dcfsc.report.sections import confusion
 
-MOST_FLOWS = 60
+MOST_FLOWS, EXAMPLES = 60, 8
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Side:
     """
 
     name: str
-    facts: Mapping[str, str]
+    facts: dict[str, str]
     error: float | None
     stability: float | None
     confidence: float
@@ -36,12 +34,12 @@ class Flow:
     target: str
     count: int
     share: float
-    samples: Sequence[int]  # the most confident
+    samples: Sequence[int]  # the most confident first; none of small flows
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two runs on n samples; ``counts`` (rows, columns) has its columns matched to the rows.
+    """Two runs on n samples, and the :func:`~.sections.confusion` of their clusters.
 
     ``better`` is 0 or 1, or None where neither run is clearly better.
     """
@@ -53,9 +51,7 @@ class Comparison:
     matched: float
     better: int | None
     verdict: str
-    rows: Sequence[str]
-    columns: Sequence[str]
-    counts: np.ndarray
+    matrix: Mapping[str, Any]
     flows: Sequence[Flow]
     moved: int
 
@@ -64,26 +60,18 @@ def render_comparison(
     comparison: Comparison, details: Details | None, links: Sequence[str] | None = None
 ) -> str:
     """The comparison as a page; images are of the first run's ``details``, linked to ``links``."""
-    names = [side.name for side in comparison.sides]
     sheet = None if details is None else sprites(details)
-    place: dict[int, int] = {}
-    if details is not None and sheet is not None:
-        place = {sample: at for at, sample in enumerate(details.shown.tolist())}
+    shown = [] if details is None or sheet is None else details.shown.tolist()
+    stored = {sample: at for at, sample in enumerate(shown)}
     return draw_page(
         "comparison.html",
         comparison=comparison,
-        names=names,
+        names=[side.name for side in comparison.sides],
         details=details,
         links=links,
         sheet=sheet,
-        matrix=confusion(
-            comparison.counts,
-            comparison.rows,
-            comparison.columns,
-            f"Samples of each cluster of {names[0]} (rows) in the clusters of {names[1]}",
-        ),
         flows=[
-            (flow, [place[sample] for sample in flow.samples if sample in place])
+            (flow, [stored[sample] for sample in flow.samples if sample in stored][:EXAMPLES])
             for flow in comparison.flows[:MOST_FLOWS]
         ],
     )

@@ -37,15 +37,18 @@ def images_of(X: np.ndarray) -> bool:
 def affordable(X: np.ndarray, files: Sequence[str] = ()) -> int:
     """How many thumbnails of full size the budget allows."""
     shape = SQUARE if in_color_on_disk(X, files) else X.shape[1:]
-    return BUDGET // (math.prod(_reduced(shape, LARGEST_SIDE)) * _channels(shape))
+    return BUDGET // (math.prod(thumbnail_shape(shape, 1)) * _channels(shape))
 
 
 def thumbnail_shape(shape: tuple[int, ...], count: int) -> tuple[int, int]:
     """Height and width at which ``count`` samples of the shape (h, w) or (c, h, w) fit."""
-    most = BUDGET // (count * _channels(shape))
-    sides = range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1)
-    fitting = (_reduced(shape, side) for side in sides)
-    return next((s for s in fitting if s[0] * s[1] <= most), _reduced(shape, SMALLEST_SIDE))
+    height, width = shape[-2:]
+    for side in range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1):
+        ratio = min(1.0, side / max(height, width))
+        reduced = max(1, round(height * ratio)), max(1, round(width * ratio))
+        if count * math.prod(reduced) * _channels(shape) <= BUDGET:
+            break
+    return reduced
 
 
 def thumbnails(X: np.ndarray, samples: np.ndarray, files: Sequence[str] = ()) -> np.ndarray:
@@ -117,12 +120,6 @@ def _small(pictures: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 def _channels(shape: tuple[int, ...]) -> int:
     return 3 if len(shape) == 3 and shape[0] > 1 else 1
-
-
-def _reduced(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    height, width = shape[-2:]
-    ratio = min(1.0, side / max(height, width))
-    return max(1, round(height * ratio)), max(1, round(width * ratio))
 
 
 def _bytes(pictures: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from dcfsc.errors import InputError
 from dcfsc.ownership import Output
 from dcfsc.report.comparison import MOST_FLOWS, Comparison, Flow, Side, render_comparison
 from dcfsc.report.page import file_links, write_page
-from dcfsc.report.sections import percent
+from dcfsc.report.sections import confusion, percent
 
 from .export import Samples, read_samples
 from .folder import ALL, Run, read_run
@@ -22,7 +22,6 @@ from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference below which two runs are alike
 LOW = 0.5  # confidence of a sample that another cluster may hold as well
-EXAMPLES = 8
 # What decides which run is better: the first that is known of both. Less error is better.
 CRITERIA = {
     "error": "has the lower error against the labels",
@@ -48,8 +47,7 @@ def compare_runs(
     _warn_of_other_data(runs, samples)
     comparison = compared(runs, samples, rows)
     if output is not None:
-        has_details = (runs[0].folder / DETAILS).is_file()
-        details = runs[0].details() if has_details else None
+        details = runs[0].details() if (runs[0].folder / DETAILS).is_file() else None
         files = [] if details is None else details.files.tolist()
         links = file_links(runs[0].record, files, output.target.absolute().parent)
         with output.open() as part:
@@ -112,14 +110,14 @@ def compared(runs: Sequence[Run], samples: Sequence[Samples], rows: np.ndarray) 
     off = counts.copy()
     off[list(partner), list(partner.values())] = 0
     confidence = samples[0].confidence[rows[0]]
-    flows = []
+    flows: list[Flow] = []
     for i, j in sorted(np.argwhere(off).tolist(), key=lambda pair: -off[tuple(pair)]):
-        surest: np.ndarray = np.zeros(0, np.int64)
+        members: np.ndarray = np.zeros(0, np.int64)
         if len(flows) < MOST_FLOWS:
             members = np.flatnonzero((one == clusters[0][i]) & (other == clusters[1][j]))
-            surest = members[np.argsort(-confidence[members], kind="stable")][:EXAMPLES]
-        count, share = int(counts[i, j]), float(counts[i, j] / counts[i].sum())
-        flows.append(Flow(names[0][i], names[1][j], count, share, rows[0, surest].tolist()))
+        surest = rows[0, members[np.argsort(-confidence[members], kind="stable")]]
+        share = float(counts[i, j] / counts[i].sum())
+        flows.append(Flow(names[0][i], names[1][j], int(counts[i, j]), share, surest.tolist()))
     return Comparison(
         sides=(sides[0], sides[1]),
         n=len(one),
@@ -128,9 +126,12 @@ def compared(runs: Sequence[Run], samples: Sequence[Samples], rows: np.ndarray) 
         matched=matched / len(one),
         better=better,
         verdict=verdict,
-        rows=names[0],
-        columns=[names[1][j] for j in order],
-        counts=counts[:, order],
+        matrix=confusion(
+            counts[:, order],
+            names[0],
+            [names[1][j] for j in order],
+            f"Samples of each cluster of {sides[0].name} (rows) in the clusters of {sides[1].name}",
+        ),
         flows=flows,
         moved=len(one) - matched,
     )
@@ -170,16 +171,13 @@ def _side(run: Run, samples: Samples, rows: np.ndarray) -> Side:
 
 def judged(first: Side, second: Side) -> tuple[int | None, str]:
     """Which of two runs is better, 0 or 1, or None for neither; and the reason in words."""
-    known = (name for name in CRITERIA if None not in _values(name, first, second))
-    criterion = next(known)
-    values = _values(criterion, first, second)
+    for criterion in CRITERIA:
+        values = getattr(first, criterion), getattr(second, criterion)
+        if None not in values:
+            break
     if abs(values[0] - values[1]) < CLEARLY:
         numbers = f"{values[0]:.3f} and {values[1]:.3f}"
         return None, f"Neither run is clearly better: their {criterion} is {numbers}."
     better = int(np.argmin(values) if criterion == "error" else np.argmax(values))
     name, one, other = (first, second)[better].name, values[better], values[1 - better]
     return better, f"{name} {CRITERIA[criterion]} ({one:.3f} against {other:.3f})."
-
-
-def _values(criterion: str, *sides: Side) -> list:
-    return [getattr(side, criterion) for side in sides]

@@ -24,16 +24,10 @@ def draw(
     present = edited_details(run.details() if details is None else details, edits)
     if absolute_paths and not len(present.files):
         raise InputError("--absolute-paths is for samples that come from files; leave it out.")
+    options = {"names": edits.names, "absolute_paths": absolute_paths}
+    base = output.target.absolute().parent
     with output.open() as part:
-        write_report(
-            part,
-            run.record,
-            present,
-            clusters=edits.clusters,
-            names=edits.names,
-            base=output.target.absolute().parent,
-            absolute_paths=absolute_paths,
-        )
+        write_report(part, run.record, present, clusters=edits.clusters, base=base, **options)
 
 
 def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:
