@@ -101,15 +101,23 @@ def test_compare_prints_the_agreement(place: Path) -> None:
     assert printed["matched"] == pytest.approx(2 / 3)
     assert sum(count for _, _, count in printed["flows"]) == 30
     assert 0 < printed["ari"] < printed["nmi"] < 1
+    assert (printed["better"], printed["page"]) == (0, "c.html")
+    assert printed["verdict"].startswith("run/k3 has the lower error against the labels (0.000")
+    before = sorted(os.listdir())
     same = done("compare", "run/k3", "run/k3")
+    assert sorted(os.listdir()) == before  # a page is written only with --out
     assert "0 of them moved" in same
-    assert "Neither is clearly more stable" in same
-    page = Path("compare.html").read_bytes()
-    assert "compare.html exists; choose another" in refused("compare", "run/k3", "run/k2")
-    assert Path("compare.html").read_bytes() == page
-    done("compare", "run/k3", "run/k2", "--overwrite", "--quiet")
-    assert Path("compare.html").read_bytes() == Path("c.html").read_bytes() != page
-    assert Path("compare.html.bak").read_bytes() == page
+    assert "Neither run is clearly better" in same
+    table = [line.split() for line in done("compare", "run/k3", "run/k2").splitlines()]
+    assert ["run/k3", "run/k2"] in table
+    assert ["Clusters", "3", "2"] in table
+    assert ["from", "to", "samples", "moved"] in table
+    page = Path("c.html").read_bytes()
+    to = ("--out", "c.html")
+    assert "c.html exists; choose another" in refused("compare", "run/k3", "run/k3", *to)
+    assert Path("c.html").read_bytes() == page
+    done("compare", "run/k3", "run/k3", *to, "--overwrite", "--quiet")
+    assert Path("c.html.bak").read_bytes() == page != Path("c.html").read_bytes()
     np.save("less.npy", np.load("points.npz")["X"][:60])
     done("fit", "less.npy", "-k", 3, *CLOSED_FORM, "--out", "less", "--quiet")
     assert "90 and 60 samples without paths" in refused(

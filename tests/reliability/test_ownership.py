@@ -152,9 +152,9 @@ def test_no_table_takes_the_place_of_a_sample(place: Path, command: str) -> None
 def test_compare_replaces_no_page(place: Path) -> None:
     done(*FIT, "--out", "other", "--seed", "1")
     (place / "compare.html").write_text(MINE)
-    assert "compare.html exists" in refused("compare", "run", "other")
+    assert "compare.html exists" in refused("compare", "run", "other", "--out", "compare.html")
     assert (place / "compare.html").read_text() == MINE
-    done("compare", "run", "other", "--overwrite")
+    done("compare", "run", "other", "--out", "compare.html", "--overwrite")
     assert (place / "compare.html.bak").read_text() == MINE
     assert "<html" in (place / "compare.html").read_text()
 

@@ -135,7 +135,6 @@ COMMANDS = {
         (*EXPORT_TO, "csv"), place="../run/export.csv", out=False, in_run=True, renews=(LIST,)
     ),
     "export parquet": Command((*EXPORT_TO, "parquet"), renews=(LIST,)),
-    "compare": Command(("compare", "../run", "../other"), place="compare.html", out=False),
     "compare --out": Command(("compare", "../run", "../other")),
     "name": Command(
         ("name", "../run", "1=lions", "--merge", "1,2", "--split", "0"),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dcfsc.report import Details
-from dcfsc.report.hints import merge_hints, split_hints
-from dcfsc.report.profiles import cluster_means, profiles
+from dcfsc.report.cards import cluster_means, merge_hints, profiles, split_hints
 
 
 def with_coupling(details: Details, *rows: list[float]) -> Details:

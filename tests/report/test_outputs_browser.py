@@ -220,8 +220,8 @@ def test_comparison_shows_who_moved_where(
     assert browser.run("document.querySelectorAll('#moved .px').length") == min(joined, 8)
     link = browser.run("document.querySelector('#moved a').href")
     assert link.startswith("file:")
-    stability = browser.run("document.getElementById('stability').textContent")
-    assert "more stable" in stability
+    verdict = browser.run("document.getElementById('verdict').textContent")
+    assert "has the lower error" in verdict
 
 
 def test_a_run_is_named_exported_and_compared(

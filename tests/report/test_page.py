@@ -134,7 +134,7 @@ def test_page_of_features_shows_rows_by_index(feature_run: Run) -> None:
     assert not [a for a in tree.all("span") if a.get("class") == "px"]
     thumbs = [a for a in tree.all("button") if a.get("class") == "thumb"]
     assert len(thumbs) == 3 * 16
-    assert "shown by their row" in page
+    assert "shown by its row number" in page
     assert "Confusion" not in page
     assert "none given" in page
 
@@ -156,16 +156,16 @@ def test_spectrum_says_what_suggest_k_said(record: dict[str, Any], details: Deta
     page = render({**record, "suggestion": {"k": 3}}, details)
     assert "K = 3 is the first candidate of dcfsc suggest-k" in page
     page = render({**record, "suggestion": {"k": 5}}, details)
-    assert "The first candidate of dcfsc suggest-k was K = 5; 3 were asked for." in page
+    assert "The first candidate of dcfsc suggest-k was K = 5; 3 were requested." in page
 
 
 def test_graph_that_falls_apart_is_told(record: dict[str, Any], details: Details) -> None:
-    assert "falls into 7 pieces" in render(
+    assert "has 7 connected components" in render(
         record, replace(details, connectivity=np.array([2, 7, 4]))
     )
     page = render(record, replace(details, connectivity=np.array([2, 7, 4])))
     assert "2 of 120 samples have no neighbor" in page
-    assert "set 4 samples aside" in page
+    assert "left out 4 samples" in page
 
 
 def test_empty_cluster_and_unmatched_cluster(record: dict[str, Any], details: Details) -> None:

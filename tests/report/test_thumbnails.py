@@ -89,7 +89,7 @@ def test_all_thumbnails_together_fit_the_budget(
     count: int, height: int, width: int, color: bool
 ) -> None:
     shape = (count, 3, height, width) if color else (count, height, width)
-    h, w = thumbnail_shape(shape, count)
+    h, w = thumbnail_shape(shape[1:], count)
     assert h * w * (3 if color else 1) * count <= BUDGET
     X = np.broadcast_to(np.uint8(1), shape)
     if count <= affordable(X):
@@ -99,7 +99,7 @@ def test_all_thumbnails_together_fit_the_budget(
 def test_thumbnails_have_that_shape() -> None:
     X = np.random.default_rng(0).integers(0, 256, (2_000, 3, 40, 40), dtype=np.uint8)
     found = thumbnails(X, np.arange(2_000))
-    assert found.shape == (2_000, *thumbnail_shape(X.shape, 2_000), 3)
+    assert found.shape == (2_000, *thumbnail_shape(X.shape[1:], 2_000), 3)
     assert found.nbytes <= BUDGET
 
 
@@ -116,10 +116,41 @@ def test_sprite_sheet_holds_every_picture_in_its_cell(count: int, color: tuple) 
 
 
 def test_heat_map_is_one_color_of_many_opacities() -> None:
-    values = np.array([[0.0, 0.5], [1.0, 2.0]])
+    values = np.array([[0.0, 0.25], [1.0, 2.0]])
     pixels = np.asarray(decoded(heat_map(values, (10, 20, 30))).convert("RGBA"))
     assert pixels[..., 3].tolist() == [[0, 128], [255, 255]]
     assert (pixels[..., :3] == [10, 20, 30]).all()
+
+
+def test_thumbnails_of_files_stand_as_the_camera_was_held(tmp_path: Path) -> None:
+    """Every orientation that a camera writes gives the same upright picture."""
+    red, blue, green = (200, 0, 0), (0, 0, 200), (0, 200, 0)
+    upright = Image.new("RGB", (40, 40), red)
+    upright.paste(blue, (0, 20, 40, 40))
+    upright.paste(green, (0, 0, 20, 20))
+    stored_as = Image.Transpose
+    turned = {
+        1: None,
+        2: stored_as.FLIP_LEFT_RIGHT,
+        3: stored_as.ROTATE_180,
+        4: stored_as.FLIP_TOP_BOTTOM,
+        5: stored_as.TRANSPOSE,
+        6: stored_as.ROTATE_90,
+        7: stored_as.TRANSVERSE,
+        8: stored_as.ROTATE_270,
+    }
+    files = []
+    for orientation, change in turned.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        files.append(str(tmp_path / f"{orientation}.png"))
+        (upright if change is None else upright.transpose(change)).save(files[-1], exif=exif)
+    gray = np.zeros((len(files), 8, 8), np.uint8)
+    for square in thumbnails(gray, np.arange(len(files)), files):
+        side = len(square)
+        low, high = side // 4, 3 * side // 4
+        corners = [square[low, low], square[low, high], square[high, low], square[high, high]]
+        assert np.array_equal(corners, [green, red, blue, blue])
 
 
 def test_files_that_fit_does_not_read_are_gray_and_never_waited_for(tmp_path: Path) -> None:
@@ -129,7 +160,7 @@ def test_files_that_fit_does_not_read_are_gray_and_never_waited_for(tmp_path: Pa
     red.save(names[1], "PCX")  # which Pillow reads
     os.mkfifo(names[2])
     os.symlink(os.devnull, names[3])
-    squares = file_thumbnails(names, 8)
+    squares = file_thumbnails(names)
     assert (squares[0] == (200, 0, 0)).all()
     assert (squares[1:] == 128).all()
     assert not in_color_on_disk(np.zeros((3, 8, 8), np.uint8), names[1:])

@@ -16,6 +16,7 @@ from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnost
 from dcfsc.io import Dataset, synthetic
 from dcfsc.pipeline import Partition
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
+from dcfsc.report.drawing import block_means, cluster_mass, plane_view
 from dcfsc.report.thumbnails import BUDGET
 from dcfsc.runs import details as run_details
 
@@ -47,7 +48,7 @@ def random_graph(n: int, n_clusters: int, seed: int) -> tuple[sp.csr_array, np.n
 @settings(max_examples=40, deadline=None)
 def test_mass_is_the_affinity_with_each_cluster(n: int, k: int, seed: int) -> None:
     A, labels = random_graph(n, k, seed)
-    mass = run_details.cluster_mass(A, labels, k)
+    mass = cluster_mass(A, labels, k)
     dense = A.toarray()
     np.fill_diagonal(dense, 0.0)
     for i in range(n):
@@ -60,8 +61,8 @@ def test_block_means_of_dense_and_sparse_agree_with_the_definition(n: int) -> No
     A, labels = random_graph(n, 3, 1)
     order = np.argsort(labels, kind="stable")
     b = min(n, 400)
-    found = run_details.block_means(A, order)
-    np.testing.assert_allclose(found, run_details.block_means(A.toarray(), order), rtol=1e-5)
+    found = block_means(A, order)
+    np.testing.assert_allclose(found, block_means(A.toarray(), order), rtol=1e-5)
     ordered = A.toarray()[np.ix_(order, order)]
     block = np.arange(n) * b // n
     for r, c in ((0, 0), (b - 1, 2), (b // 2, b - 1)):
@@ -138,9 +139,9 @@ def test_view_keeps_clusters_apart_and_doubtful_samples_between() -> None:
     A = (A + A.T) / 2
     torn = 15  # of cluster 0, as near to cluster 3
     A[torn, labels == 3] = A[labels == 3, torn] = 0.75
-    mass = run_details.cluster_mass(A, labels, 6)
+    mass = cluster_mass(A, labels, 6)
     embedding = spectral.embed(A, 6, random_state=0)
-    view = run_details.plane_view(embedding.vectors, labels, mass)
+    view = plane_view(embedding.vectors, labels, mass)
     center = np.array(
         [np.delete(view, torn, 0)[np.delete(labels, torn) == c].mean(0) for c in range(6)]
     )
@@ -154,7 +155,7 @@ def test_view_keeps_clusters_apart_and_doubtful_samples_between() -> None:
 def test_view_of_two_clusters_fills_the_plane() -> None:
     A, labels = random_graph(60, 2, 3)
     embedding = spectral.embed(A, 2, random_state=0)
-    view = run_details.plane_view(embedding.vectors, labels, run_details.cluster_mass(A, labels, 2))
+    view = plane_view(embedding.vectors, labels, cluster_mass(A, labels, 2))
     assert np.isfinite(view).all()
     assert (view.std(axis=0) > 0.01).all()
 

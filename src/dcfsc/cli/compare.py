@@ -11,35 +11,46 @@ import typer
 from dcfsc.cli import output
 from dcfsc.cli.options import JsonOption, OverwriteOption, QuietOption
 
+MOST = 12  # groups of moved samples that are printed
+
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     second: Annotated[Path, typer.Argument(metavar="RUN", help="Another run on the same samples.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Output page.")] = Path("compare.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page.", show_default="no page"),
+    ] = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs on the same samples.
 
-    The page shows how well they agree, which samples moved, and which run is more stable.
+    Shows how well they agree, which samples moved, and which run is better: the one with less error
+    if there are labels, else the more stable one.
     """
     from dcfsc.runs.compare import compare_runs
 
-    found = compare_runs(first, second, out, overwrite=overwrite)
+    result = compare_runs(first, second, out, overwrite=overwrite)
     if as_json:
-        numbers = {"n": found.n, "matched": found.matched, "ari": found.ari, "nmi": found.nmi}
-        flows = [[flow.source, flow.target, flow.count] for flow in found.flows]
-        more = {"moved": found.moved, "stability": found.stability, "flows": flows}
-        print(json.dumps({"page": str(out), **numbers, **more}))
+        names = ("n", "matched", "ari", "nmi", "moved", "better", "verdict")
+        numbers = {name: getattr(result, name) for name in names}
+        flows = [[flow.source, flow.target, flow.count] for flow in result.flows]
+        page = None if out is None else str(out)
+        print(json.dumps({"page": page, **numbers, "flows": flows}))
     elif not quiet:
-        output.print_facts(
-            [
-                ("samples", f"{found.n:,}, {found.moved:,} of them moved"),
-                ("matching clusters", f"{100 * found.matched:.2f} %"),
-                ("ARI", f"{found.ari:.4f}"),
-                ("NMI", f"{found.nmi:.4f}"),
-                ("stability", found.stability),
-                ("page", str(out)),
-            ]
-        )
+        one, other = result.sides
+        rows = [(k, one.facts.get(k, ""), other.facts.get(k, "")) for k in one.facts | other.facts]
+        output.print_table(("", one.name, other.name), rows)
+        facts = [
+            ("samples", f"{result.n:,}, {result.moved:,} of them moved"),
+            ("matching clusters", f"{100 * result.matched:.2f}%"),
+            ("ARI", f"{result.ari:.4f}"),
+            ("NMI", f"{result.nmi:.4f}"),
+            ("verdict", result.verdict),
+        ]
+        output.print_facts(facts if out is None else [*facts, ("page", str(out))])
+        if result.flows:
+            moved = [(flow.source, flow.target, f"{flow.count:,}") for flow in result.flows[:MOST]]
+            output.print_table(("from", "to", "samples moved"), moved)

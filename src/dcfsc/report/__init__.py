@@ -1,16 +1,12 @@
-"""The HTML report of a run, and plots.
-
-Plots of estimators live here too; nothing here computes a clustering.
-"""
+"""The HTML report of a run, and plots of fitted estimators; nothing here computes a clustering."""
 
 from dcfsc.report.details import Details, read_details, with_images, write_details
 from dcfsc.report.page import render, write_report
-from dcfsc.report.thumbnails import images_of, pictures, thumbnails
+from dcfsc.report.thumbnails import images_of, thumbnails
 
 __all__ = [
     "Details",
     "images_of",
-    "pictures",
     "read_details",
     "render",
     "thumbnails",

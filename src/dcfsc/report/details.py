@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -16,38 +16,21 @@ from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
 TYPICAL, DOUBTFUL, MISTAKE, OTHER = range(4)
-# Type, sides and least value of each array: N samples, T of them shown, in K clusters of the fit
-# and k present ones, C classes; where the values are indices, the last side says of how many.
-FIELDS: dict[str, tuple[Any, ...]] = {
-    "coupling": ("f", "KK"),
-    "best_class": ("i", "k", -1, "C"),
-    "class_names": ("U", "C"),
-    "confusion": ("i", "Ck"),
-    "labels": ("i", "N", 0, ""),
-    "clusters": ("i", "Nm", -1, ""),
-    "parts": ("i", "N", 0, "h"),
-    "probabilities": ("f", "Nm"),
-    "degrees": ("f", "N"),
-    "view": ("f", "N2"),
-    "neighbors": ("i", "Nq", -1, "N"),
-    "neighbor_weights": ("f", "Nq"),
-    "shown": ("i", "T", 0, "N"),
-    "role": ("i", "T", 0, "4"),
-    "connectivity": ("i", "3"),
-    "leverage": ("f", "N"),
-    "truth": ("i", "N", 0, "C"),
-    "eigenvalues": ("f", "e"),
-    "blocks": ("f", "bb"),
-    "view_samples": ("i", "v", 0, "N"),
-    "path": ("f", "p3"),
-    "files": ("U", "T"),
-    "thumbnails": ("i", "Txyc"),
-    "profile": ("f", "PF"),
-    "feature_names": ("U", "F"),
-}
-NEVER_EMPTY = ("coupling", "labels", "clusters", "parts", "probabilities", "connectivity")
 LARGEST = 1 << 20  # number of a class or cluster where there is no list of them
+NEVER_EMPTY = ("coupling", "labels", "clusters", "parts", "probabilities", "connectivity")
 TYPES = {"i": "biu", "f": "fiub", "U": "UO"}
+
+
+class Kind(NamedTuple):
+    """The type and sides of an array: N samples, T of them shown, K fitted clusters, C classes.
+
+    Indices are at least ``least`` and below the side ``below``, where it is known.
+    """
+
+    type: str
+    sides: str
+    least: int | None = None
+    below: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,55 +64,61 @@ class Details:
     that the best one-to-one matching gives a cluster, or -1.
     """
 
-    labels: np.ndarray
-    clusters: np.ndarray
-    probabilities: np.ndarray
-    parts: np.ndarray
-    degrees: np.ndarray
-    leverage: np.ndarray
-    truth: np.ndarray
-    connectivity: np.ndarray
-    eigenvalues: np.ndarray
-    blocks: np.ndarray
-    coupling: np.ndarray
-    view_samples: np.ndarray
-    view: np.ndarray
-    neighbors: np.ndarray
-    neighbor_weights: np.ndarray
-    shown: np.ndarray
-    role: np.ndarray
-    files: np.ndarray
-    thumbnails: np.ndarray
-    profile: np.ndarray
-    feature_names: np.ndarray
-    path: np.ndarray
-    class_names: np.ndarray
-    confusion: np.ndarray
-    best_class: np.ndarray
+    coupling: Annotated[np.ndarray, Kind("f", "KK")]
+    best_class: Annotated[np.ndarray, Kind("i", "k", -1, "C")]
+    class_names: Annotated[np.ndarray, Kind("U", "C")]
+    confusion: Annotated[np.ndarray, Kind("i", "Ck")]
+    labels: Annotated[np.ndarray, Kind("i", "N", 0)]
+    clusters: Annotated[np.ndarray, Kind("i", "Nm", -1)]
+    parts: Annotated[np.ndarray, Kind("i", "N", 0, "h")]
+    probabilities: Annotated[np.ndarray, Kind("f", "Nm")]
+    degrees: Annotated[np.ndarray, Kind("f", "N")]
+    view: Annotated[np.ndarray, Kind("f", "N2")]
+    neighbors: Annotated[np.ndarray, Kind("i", "Nq", -1, "N")]
+    neighbor_weights: Annotated[np.ndarray, Kind("f", "Nq")]
+    shown: Annotated[np.ndarray, Kind("i", "T", 0, "N")]
+    role: Annotated[np.ndarray, Kind("i", "T", 0, "4")]
+    connectivity: Annotated[np.ndarray, Kind("i", "3")]
+    leverage: Annotated[np.ndarray, Kind("f", "N")]
+    truth: Annotated[np.ndarray, Kind("i", "N", 0, "C")]
+    eigenvalues: Annotated[np.ndarray, Kind("f", "e")]
+    blocks: Annotated[np.ndarray, Kind("f", "bb")]
+    view_samples: Annotated[np.ndarray, Kind("i", "v", 0, "N")]
+    path: Annotated[np.ndarray, Kind("f", "p3")]
+    files: Annotated[np.ndarray, Kind("U", "T")]
+    thumbnails: Annotated[np.ndarray, Kind("i", "Txyc")]
+    profile: Annotated[np.ndarray, Kind("f", "PF")]
+    feature_names: Annotated[np.ndarray, Kind("U", "F")]
 
     def __post_init__(self) -> None:
         sides: dict[str, int] = {str(i): i for i in (2, 3, 4)}
-        for name, (kind, shape, *_) in FIELDS.items():
+        for name, kind in KINDS.items():
             array = getattr(self, name)
             if array.size == 0 and name not in NEVER_EMPTY:
                 continue
-            if array.dtype.kind not in TYPES[kind]:
-                raise InputError(f"the details of a run have values of no use in {name!r}.")
-            pairs = zip(shape, array.shape, strict=False)
+            if array.dtype.kind not in TYPES[kind.type]:
+                raise InputError(f"the details of a run have unusable values in {name!r}.")
+            pairs = zip(kind.sides, array.shape, strict=False)
             agree = all(sides.setdefault(side, n) == n for side, n in pairs)
-            if not agree or array.ndim != len(shape) - (name == "thumbnails" and array.ndim == 3):
+            gray = name == "thumbnails" and array.ndim == 3
+            if not agree or array.ndim != len(kind.sides) - gray:
                 raise InputError(f"the details of a run do not fit together in {name!r}.")
             if name == "coupling":
                 sides |= {"h": 2 * len(array), "P": 2 * len(array) + 2}
         for one, other in (("neighbors", "neighbor_weights"), ("shown", "role")):
             if len(getattr(self, one)) != len(getattr(self, other)):
                 raise InputError(f"the details of a run do not fit together in {one!r}.")
-        for name, (_, _, *limits) in FIELDS.items():
-            index = getattr(self, name)
-            if limits and index.size:
-                least, most = limits
-                if not least <= index.min() <= index.max() < sides.get(most, LARGEST):
-                    raise InputError(f"the details of a run list in {name!r} what is not in it.")
+        for name, kind in KINDS.items():
+            index, most = getattr(self, name), sides.get(kind.below, LARGEST)
+            if kind.least is None or index.size == 0:
+                continue
+            if not kind.least <= index.min() <= index.max() < most:
+                raise InputError(f"the details of a run list in {name!r} what is not in it.")
+
+    @property
+    def edited(self) -> bool:
+        """Whether clusters were merged or split after the fit."""
+        return not np.array_equal(self.labels, self.parts // 2)
 
     @property
     def confidence(self) -> np.ndarray:
@@ -151,9 +140,15 @@ class Details:
         return len(self.truth) > 0
 
 
+KINDS: dict[str, Kind] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Details, include_extras=True).items()
+}
+
+
 def write_details(path: str | os.PathLike[str], details: Details, run: str = "") -> None:
-    """Write ``details`` as an .npz file; never pickled. ``run`` tells whose they are."""
-    arrays = {field.name: np.asarray(getattr(details, field.name)) for field in fields(details)}
+    """Write ``details`` of the run with this digest as an .npz file; never pickled."""
+    arrays = {name: np.asarray(getattr(details, name)) for name in KINDS}
     unsafe = [name for name, array in arrays.items() if array.dtype.hasobject]
     if unsafe:
         raise InputError(f"the details hold Python objects in {unsafe[0]!r}; give plain arrays.")
@@ -188,7 +183,7 @@ def read_details(path: str | os.PathLike[str], run: str | None = None) -> Detail
             if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
                 raise InputError(f"{file} is of another run; fit again, with --overwrite.")
             names = {name.replace("neighbour", "neighbor"): name for name in arrays}  # as in 1.x
-            return Details(**{f.name: arrays[names[f.name]] for f in fields(Details)})
+            return Details(**{name: arrays[names[name]] for name in KINDS})
     except InputError:
         raise
     except Exception:  # the parser fails in many ways on damaged bytes

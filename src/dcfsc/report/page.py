@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from dcfsc.errors import InputError
-from dcfsc.report import hints, sections
+from dcfsc.errors import InputError, without_folders
+from dcfsc.report import charts, sections
+from dcfsc.report.cards import cards, hints
 from dcfsc.report.details import Details
+from dcfsc.report.drawing import Blocks, LambdaPath, Spectrum, curves
 from dcfsc.report.thumbnails import sprite_sheet
 
 HERE = Path(__file__).parent
@@ -29,31 +32,27 @@ COLORS = (
 
 
 def write_report(
-    path: str | os.PathLike[str],
-    record: Mapping[str, Any],
-    details: Details,
-    clusters: Sequence[int] | None = None,
-    names: Mapping[int, str] | None = None,
-    base: Path | None = None,
-    absolute_paths: bool = False,
+    path: str | os.PathLike[str], record: Mapping[str, Any], details: Details, **options: Any
 ) -> None:
-    """Write the page of a run; links lead to the files from ``base``, by default its folder.
+    """Write the page of a run; the options are those of :func:`render`.
 
-    ``clusters`` are the numbers of those that there are, 0 to K - 1 unless they were edited, and
-    ``names`` those that were given.
+    Links lead to the files from ``base``, by default the page's folder.
     """
+    options.setdefault("base", Path(path).absolute().parent)
     try:
-        # a name in the record may be no text
-        base = base or Path(path).absolute().parent
-        text = render(record, details, clusters, names, base, absolute_paths)
-        page = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        page = render(record, details, **options)
     except Exception as error:  # a record is JSON, in which anything may stand
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise InputError(
             f"the page cannot be drawn, as the run's record and details are damaged "
             f"({type(error).__name__}: {reason}); fit again, with --overwrite."
         ) from error
-    Path(path).write_text(page, encoding="utf-8")
+    write_page(path, page)
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Write a page; a name that is no text is escaped."""
+    Path(path).write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def render(
@@ -66,7 +65,9 @@ def render(
 ) -> str:
     """The report of a run (the content of ``run.json``, and its details) as one HTML page.
 
-    Links to files are those of :func:`file_links`; without ``base`` there are none.
+    ``clusters`` are the numbers of those that there are, 0 to K - 1 unless they were edited, and
+    ``names`` those that were given. Links to files are those of :func:`file_links`; without
+    ``base`` there are none.
     """
     files = details.files.tolist()
     links = None if base is None else file_links(record, files, base, absolute_paths)
@@ -75,45 +76,60 @@ def render(
     K = max(present) + 1
     titles = [(names or {}).get(k, str(k)) for k in range(K)]
     colors = cluster_colors(K)
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            record=record,
-            details=details,
-            style=(HERE / "page.css").read_text(encoding="utf-8"),
-            script=(HERE / "page.js").read_text(encoding="utf-8"),
-            sheet=sheet,
-            colors=colors,
-            titles=titles,
-            most_labels=MOST_LABELS,
-            present=present,
-            data=_embedded(page_data(details, sheet, colors, titles, links)),
-            summary=sections.summary(record, details, present),
-            clusters=sections.clusters(present, details),
-            merges=hints.merge_hints(details, present),
-            splits=hints.split_hints(details, present),
-            affinity=sections.affinity(details),
-            spectrum=sections.spectrum(record, details),
-            losses=sections.losses(record),
-            ridge=sections.ridge(record, details),
-            graph=sections.graph(details),
-            truth=sections.truth(details, present, titles),
-        )
+    sizes = np.bincount(details.parts // 2, minlength=len(details.coupling))
+    suggestion = record.get("suggestion") or {}
+    losses = curves(record.get("history") or ())
+    path = None
+    if len(details.path) and record.get("lam_") is not None:
+        path = LambdaPath.of(details.path, record["lam_"])
+    return draw_page(
+        "page.html",
+        record=record,
+        details=details,
+        cards=list(cards(present, details)),
+        hints=hints(details, present),
+        truth=sections.truth(details, present, titles),
+        blocks=Blocks(details.blocks.astype(np.float64), sizes),
+        spectrum=Spectrum(details.eigenvalues, record["n_clusters"], suggestion.get("k")),
+        path=path,
+        losses={phase: rows for phase, rows in losses.items() if rows.shape[1] > 1},
+        command=without_folders(record.get("command") or ""),
+        sheet=sheet,
+        colors=colors,
+        titles=titles,
+        most_labels=MOST_LABELS,
+        present=present,
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
+        data=_embedded(page_data(details, sheet, colors, titles, links)),
     )
 
 
+def draw_page(template: str, **content: Any) -> str:
+    """A page from one of the templates beside this file."""
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    return environment().get_template(template).render(style=style, **content)
+
+
+@cache
 def environment() -> Any:
-    """The templates beside this file."""
+    """The templates beside this file, and how they write numbers."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    templates = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.filters |= {
+        "percent": sections.percent,
+        "px": "{:.1f}".format,
+        "seconds": sections.seconds,
+        "thousands": "{:,}".format,
+    }
+    templates.globals["draw"] = charts
+    return templates
 
 
 def cluster_colors(n_clusters: int) -> list[str]:
@@ -133,25 +149,13 @@ def page_data(
     titles: list[str],
     links: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """What the script needs: columns of short numbers, so that N does not show in the size."""
+    """What the script needs: columns of short numbers, to keep the file small."""
     view = details.view[details.view_samples]
     low, high = view.min(axis=0, initial=0.0), view.max(axis=0, initial=0.0)
     # Centered in the square, in thousandths of its side.
     places = (view - (low + high) / 2) / max(float((high - low).max()), 1e-9) + 0.5
-
-    def columns(samples: np.ndarray) -> dict[str, Any]:
-        found = {
-            "i": samples.tolist(),
-            "l": details.labels[samples].tolist(),
-            "c": np.round(100 * details.confidence[samples]).astype(int).tolist(),
-        }
-        if details.has_truth:
-            found["t"] = details.truth[samples].tolist()
-        return found
-
     shown: dict[str, Any] = {
-        **columns(details.shown),
-        "role": details.role.tolist(),
+        **_columns(details, details.shown),
         "rival": details.next_best[details.shown].tolist(),
         "near": details.neighbors[details.shown].tolist(),
     }
@@ -159,20 +163,40 @@ def page_data(
         shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
         if links is not None:
             shown["link"] = links
+    labels = None
+    if len(details.labels) <= MOST_LABELS:
+        labels = {
+            "l": details.labels.tolist(),
+            "c": _rounded(1000 * details.confidence),
+            "n": details.next_best.tolist(),
+        }
     return {
         "shown": shown,
         "view": {
-            **columns(details.view_samples),
-            "x": np.round(1000 * places[:, 0]).astype(int).tolist(),
-            "y": np.round(1000 * places[:, 1]).astype(int).tolist(),
+            **_columns(details, details.view_samples),
+            "x": _rounded(1000 * places[:, 0]),
+            "y": _rounded(1000 * places[:, 1]),
         },
         "classes": details.class_names.tolist(),
         "best": details.best_class.tolist(),
         "colors": colors,
         "titles": titles,
-        "all": _all_labels(details),
+        "all": labels,
         "columns": None if sheet is None else sheet["columns"],
     }
+
+
+def _columns(details: Details, samples: np.ndarray) -> dict[str, Any]:
+    columns = {
+        "i": samples.tolist(),
+        "l": details.labels[samples].tolist(),
+        "c": _rounded(100 * details.confidence[samples]),
+    }
+    return columns | ({"t": details.truth[samples].tolist()} if details.has_truth else {})
+
+
+def _rounded(values: np.ndarray) -> list[int]:
+    return np.round(values).astype(int).tolist()
 
 
 def file_links(
@@ -197,39 +221,27 @@ def file_links(
     return [quote(path, errors="surrogateescape") for path in relative]
 
 
-def _all_labels(details: Details) -> dict[str, Any] | None:
-    """The labels of all samples, for the download; None where they are too many for a page."""
-    if len(details.labels) > MOST_LABELS:
-        return None
-    return {
-        "l": details.labels.tolist(),
-        "c": np.round(1000 * details.confidence).astype(int).tolist(),
-        "n": details.next_best.tolist(),
-    }
-
-
 def sprites(details: Details) -> dict[str, Any] | None:
     """The pictures as one image, and how to show it; None where there are none."""
     if not details.has_images:
         return None
     height, width = details.thumbnails.shape[1:3]
+    longer = max(height, width)
+    smooth = longer >= SMOOTH_FROM
+
+    def display(side: int) -> float:
+        return width * (side / longer if smooth else max(1, round(side / longer)))
+
     uri, columns, rows = sprite_sheet(details.thumbnails)
     return {
         "uri": uri,
         "columns": columns,
         "rows": rows,
         "ratio": height / width,
-        "small": _display(width, height, STRIP_SIDE),
-        "large": _display(width, height, LARGE_SIDE),
-        "rendering": "auto" if max(height, width) >= SMOOTH_FROM else "pixelated",
+        "small": display(STRIP_SIDE),
+        "large": display(LARGE_SIDE),
+        "rendering": "auto" if smooth else "pixelated",
     }
-
-
-def _display(width: int, height: int, side: int) -> float:
-    """The width to show a picture at, its longer side near ``side``."""
-    longer = max(width, height)
-    scale = side / longer
-    return width * (scale if longer >= SMOOTH_FROM else max(1, round(scale)))
 
 
 def _embedded(value: Any) -> str:

@@ -8,11 +8,15 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.io.images import ImageSource, decoding
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PILImage
 
 LARGEST_SIDE, SMALLEST_SIDE = 48, 8
 # Bytes of all thumbnails together. PNG does not shrink noise and base64 adds a third, so that
@@ -21,6 +25,8 @@ BUDGET = 5_000_000
 SHEET_COLUMNS = 64
 CHUNK_BYTES = 1 << 26
 PROBED = 8  # files looked at to know whether there is color
+SQUARE = (3, LARGEST_SIDE, LARGEST_SIDE)
+HEAT = (43, 118, 170)
 
 
 def images_of(X: np.ndarray) -> bool:
@@ -28,29 +34,35 @@ def images_of(X: np.ndarray) -> bool:
     return X.ndim == 3 or (X.ndim == 4 and X.shape[1] in (1, 3, 4))
 
 
-def affordable(X: np.ndarray) -> int:
+def affordable(X: np.ndarray, files: Sequence[str] = ()) -> int:
     """How many thumbnails of full size the budget allows."""
-    height, width = _reduced(X.shape[-2:], LARGEST_SIDE)
-    return BUDGET // (height * width * _channels(X.shape))
+    shape = SQUARE if in_color_on_disk(X, files) else X.shape[1:]
+    return BUDGET // (math.prod(thumbnail_shape(shape, 1)) * _channels(shape))
 
 
 def thumbnail_shape(shape: tuple[int, ...], count: int) -> tuple[int, int]:
-    """Height and width at which ``count`` samples of an X of this shape fit the budget."""
-    most = BUDGET // (count * _channels(shape))
-    sides = range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1)
-    fitting = (_reduced(shape[-2:], side) for side in sides)
-    return next((s for s in fitting if s[0] * s[1] <= most), _reduced(shape[-2:], SMALLEST_SIDE))
+    """Height and width at which ``count`` samples of the shape (h, w) or (c, h, w) fit."""
+    height, width = shape[-2:]
+    for side in range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1):
+        ratio = min(1.0, side / max(height, width))
+        reduced = max(1, round(height * ratio)), max(1, round(width * ratio))
+        if count * math.prod(reduced) * _channels(shape) <= BUDGET:
+            break
+    return reduced
 
 
-def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
+def thumbnails(X: np.ndarray, samples: np.ndarray, files: Sequence[str] = ()) -> np.ndarray:
     """X[samples] as uint8, (T, h, w) in gray or (T, h, w, 3) in color; (0, 0, 0) for features.
 
-    Sides are at most ``LARGEST_SIDE`` and so small that all T fit the budget. Values that do not
-    use the range of a byte are stretched from the smallest to the largest of the samples taken.
+    They are made from the samples' ``files`` where these are in color and X is not. Sides are at
+    most ``LARGEST_SIDE`` and so small that all T fit the budget. Values that do not use the range
+    of a byte are stretched from the smallest to the largest of the samples taken.
     """
+    if in_color_on_disk(X, files):
+        return file_thumbnails(files)
     if not images_of(X) or not len(samples):
         return np.zeros((0, 0, 0), np.uint8)
-    shape = thumbnail_shape(X.shape, len(samples))
+    shape = thumbnail_shape(X.shape[1:], len(samples))
     # Read a few at a time: the samples may be large, and on disk.
     rows = max(1, CHUNK_BYTES // max(1, math.prod(X.shape[1:]) * X.dtype.itemsize))
     chunks = (samples[start : start + rows] for start in range(0, len(samples), rows))
@@ -58,23 +70,14 @@ def thumbnails(X: np.ndarray, samples: np.ndarray) -> np.ndarray:
     return pictures[:, 0] if pictures.shape[1] == 1 else pictures.transpose(0, 2, 3, 1)
 
 
-def pictures(X: np.ndarray, samples: np.ndarray, files: Sequence[str]) -> np.ndarray:
-    """`thumbnails` of the samples, from their ``files`` where these are in color and X is not."""
-    return file_thumbnails(files) if in_color_on_disk(X, files) else thumbnails(X, samples)
-
-
 def in_color_on_disk(X: np.ndarray, files: Sequence[str]) -> bool:
     """Whether the samples' files are in color, and the samples X (N, ...) are not."""
-    return _channels(X.shape) == 1 and any(map(_in_color, files[:PROBED]))
+    return _channels(X.shape[1:]) == 1 and any(map(_in_color, files[:PROBED]))
 
 
-def file_thumbnails(files: Sequence[str], side: int | None = None) -> np.ndarray:
-    """Squares from the middle of image files, (T, side, side, 3) bytes; gray where unreadable.
-
-    Without ``side`` they are as large as the budget for all of them allows.
-    """
-    if side is None:
-        side = max(SMALLEST_SIDE, min(LARGEST_SIDE, math.isqrt(BUDGET // (3 * len(files)))))
+def file_thumbnails(files: Sequence[str]) -> np.ndarray:
+    """Squares from the middle of image files, (T, side, side, 3) bytes; gray where unreadable."""
+    side, _ = thumbnail_shape(SQUARE, len(files))
     with ThreadPoolExecutor() as pool:
         return np.stack(list(pool.map(lambda file: _square(file, side), files)))
 
@@ -116,13 +119,7 @@ def _small(pictures: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _channels(shape: tuple[int, ...]) -> int:
-    return 3 if len(shape) == 4 and shape[1] > 1 else 1
-
-
-def _reduced(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    height, width = shape
-    ratio = min(1.0, side / max(height, width))
-    return max(1, round(height * ratio)), max(1, round(width * ratio))
+    return 3 if len(shape) == 3 and shape[0] > 1 else 1
 
 
 def _bytes(pictures: np.ndarray) -> np.ndarray:
@@ -135,35 +132,30 @@ def _bytes(pictures: np.ndarray) -> np.ndarray:
 
 def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
     """Pictures (T, h, w[, 3]) side by side in one PNG: (data URI, columns, rows)."""
+    from PIL import Image
+
     count, height, width, *color = pictures.shape
     columns = min(SHEET_COLUMNS, count)
     rows = math.ceil(count / columns)
     cells = np.zeros((rows * columns, height, width, *color), np.uint8)
     cells[:count] = pictures
     grid = cells.reshape(rows, columns, height, width, *color).swapaxes(1, 2)
-    return _png(grid.reshape(rows * height, columns * width, *color)), columns, rows
+    pixels = np.ascontiguousarray(grid.reshape(rows * height, columns * width, *color))
+    return _png(Image.fromarray(pixels), compress_level=9), columns, rows
 
 
-def heat_map(values: np.ndarray, rgb: tuple[int, int, int]) -> str:
-    """Values (b, b) in 0..1 as a PNG of one color whose opacity is the value, for any ground."""
+def heat_map(values: np.ndarray, rgb: tuple[int, int, int] = HEAT) -> str:
+    """Values (b, b) in 0..1 as a PNG of one color whose opacity is their root, for any ground."""
     from PIL import Image
 
-    levels = np.round(255.0 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
-    picture = Image.fromarray(levels)
-    indexed = Image.frombytes("P", picture.size, picture.tobytes())
+    levels = np.round(255.0 * np.sqrt(np.clip(values, 0.0, 1.0))).astype(np.uint8)
+    indexed = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
     indexed.putpalette(list(rgb) * 256)
+    return _png(indexed, transparency=bytes(range(256)))
+
+
+def _png(picture: PILImage, **options: Any) -> str:
+    """The picture as a data URI."""
     file = io.BytesIO()
-    indexed.save(file, "PNG", transparency=bytes(range(256)), optimize=False)
-    return _data_uri(file.getvalue())
-
-
-def _png(pixels: np.ndarray) -> str:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", compress_level=9)
-    return _data_uri(file.getvalue())
-
-
-def _data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    picture.save(file, "PNG", **options)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

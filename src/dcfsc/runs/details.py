@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from dcfsc import spectral
 from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
 from dcfsc.io import Dataset
-from dcfsc.report import Details, images_of, pictures
+from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
-from dcfsc.report.thumbnails import BUDGET, LARGEST_SIDE, affordable, in_color_on_disk
-from dcfsc.report.views import block_means, cluster_mass, plane_view
+from dcfsc.report.drawing import block_means, cluster_mass, plane_view
+from dcfsc.report.thumbnails import affordable
 
 from .classes import matched_classes
 
@@ -44,9 +44,10 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     confusion, best_class = matched_classes(truth, len(class_names), labels, K)
     wrong = best_class[labels] != truth if len(truth) else np.zeros(len(labels), bool)
     own = mass[np.arange(len(labels)), labels]
-    shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, _most_shown(data))
-    values = spectrum(estimator)
     paths, names = data.paths or [], data.relative_paths or []
+    most = affordable(data.X, paths) if images_of(data.X) else FEATURES_SHOWN
+    most = min(VIEW_POINTS, most)
+    shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, most)
     files = [paths[i] for i in shown] if paths else []
     neighbors, weights = nearest(A)
     profile, feature_names = _profile(data, parts, 2 * K)
@@ -61,7 +62,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         connectivity=np.array(
             [embedding.isolated.sum(), embedding.n_connected, embedding.set_aside.sum()], np.int64
         ),
-        eigenvalues=values,
+        eigenvalues=spectrum(estimator),
         blocks=block_means(A, np.lexsort((-certainty, labels))),
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
@@ -71,7 +72,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         shown=shown,
         role=role,
         files=np.array([names[i] for i in shown] if names else [], dtype=np.str_),
-        thumbnails=pictures(data.X, shown, files),
+        thumbnails=thumbnails(data.X, shown, files),
         profile=profile,
         feature_names=feature_names,
         path=lambda_path(estimator) if has_lambda_path(estimator) else np.zeros((0, 3)),
@@ -79,12 +80,6 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         confusion=confusion,
         best_class=best_class,
     )
-
-
-def _most_shown(data: Dataset) -> int:
-    if in_color_on_disk(data.X, data.paths or ()):
-        return min(VIEW_POINTS, BUDGET // (3 * LARGEST_SIDE**2))
-    return min(VIEW_POINTS, affordable(data.X)) if images_of(data.X) else FEATURES_SHOWN
 
 
 def _profile(data: Dataset, parts: np.ndarray, n_parts: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,12 +21,13 @@ def draw(
 ) -> None:
     """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
-    found = edited_details(run.details() if details is None else details, edits)
-    if absolute_paths and not len(found.files):
+    present = edited_details(run.details() if details is None else details, edits)
+    if absolute_paths and not len(present.files):
         raise InputError("--absolute-paths is for samples that come from files; leave it out.")
+    options = {"names": edits.names, "absolute_paths": absolute_paths}
+    base = output.target.absolute().parent
     with output.open() as part:
-        base = output.target.absolute().parent
-        write_report(part, run.record, found, edits.clusters, edits.names, base, absolute_paths)
+        write_report(part, run.record, present, clusters=edits.clusters, base=base, **options)
 
 
 def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:

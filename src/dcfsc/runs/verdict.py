@@ -1,9 +1,8 @@
-"""Whether a run's clusters are to be trusted, judged by their stability.
+"""Whether to trust a run's clusters, judged by their stability.
 
-The choice of a representation clusters random parts of the samples, and its stability says how well
-these partitions agree. Clusters that depend on which samples are there say little about the data.
-How much that means was counted on draws of the benchmark problems: `CALIBRATION` has the
-number of draws at each level, and how many of them had an error above 20% against their labels
+The choice of a representation clusters random subsamples, and its stability says how well these
+partitions agree. `CALIBRATION` counts draws of the benchmark problems at each level of stability,
+and how many of them had an error above 20% against their labels
 (``results/benchmarks/variants.json``; the levels were set with these counts in view).
 """
 
@@ -16,9 +15,9 @@ HIGH_ERROR = 20.0  # percent
 
 
 class Level(NamedTuple):
-    """From this stability on: the verdict, the draws seen there, and those of high error."""
+    """The verdict from a stability on, and how many draws there had a high error."""
 
-    least: float
+    lowest: float
     words: str
     draws: int
     high: int
@@ -33,17 +32,16 @@ CALIBRATION = (
 
 
 def verdict(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What ``run.json`` says of a result, or None where no stability was measured."""
+    """The entry ``verdict`` of ``run.json``; None if no stability was measured."""
     stability = (record.get("stability_") or {}).get(record.get("representation_"))
     if stability is None:
         return None
-    level = next(level for level in CALIBRATION if stability >= level.least)
+    level = next(level for level in CALIBRATION if stability >= level.lowest)
     return {
         "stability": stability,
         "trusted": level is CALIBRATION[0],
         "words": (
-            f"{level.words}: the partitions of random parts of the samples agree to "
-            f"{stability:.2f}. Of {level.draws} test runs like this, {level.high} had more than "
-            f"{HIGH_ERROR:g}% error."
+            f"{level.words}: the partitions of random subsamples agree to {stability:.2f}. Of "
+            f"{level.draws} test runs like this, {level.high} had more than {HIGH_ERROR:g}% error."
         ),
     }

@@ -1,13 +1,101 @@
-"""Views of a graph: its clusters' masses, its affinities as a picture, its embedding in a plane."""
+"""What is drawn of a clustering, as plain arrays: blocks, spectrum, map, path and curves.
+
+The page draws them as SVG (:mod:`dcfsc.report.charts`), the functions ``plot_*`` with matplotlib.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-BLOCKS = 400
+MOST_BLOCKS = 400
+MOST_RULES = 24  # between clusters; more would hide the picture
+DARKEST = 0.9  # quantile of the positive affinities that is drawn as the darkest
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Mean affinities (b, b) of the samples ordered by cluster, and the clusters' ``sizes``."""
+
+    means: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def top(self) -> float:
+        """The affinity that is drawn as the darkest."""
+        positive = self.means[self.means > 0]
+        return float(np.quantile(positive, DARKEST)) if len(positive) else 1.0
+
+    @property
+    def shades(self) -> np.ndarray:
+        """The means as shares of the darkest one."""
+        return np.minimum(self.means / self.top, 1.0)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Where clusters begin and end among the ordered samples, (K + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def rules(self) -> np.ndarray:
+        """The edges to draw: all of them, or of many clusters the outer two."""
+        return self.edges if len(self.sizes) <= MOST_RULES else self.edges[[0, -1]]
+
+    @property
+    def names(self) -> list[str]:
+        """The numbers of the clusters that have samples."""
+        return [str(k) for k in np.flatnonzero(self.sizes)]
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The middle of each of these clusters."""
+        return ((self.edges[:-1] + self.edges[1:]) / 2)[self.sizes > 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues (m,) in descending order, the K asked for and the one that was suggested."""
+
+    values: np.ndarray
+    asked: int | None = None
+    suggested: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LambdaPath:
+    """Effective degrees of freedom and leave-one-out errors along lam, all (p,).
+
+    ``used`` is the position of the lam of the fit, None where it is not known.
+    """
+
+    lam: np.ndarray
+    dof: np.ndarray
+    error: np.ndarray
+    used: int | None
+
+    @classmethod
+    def of(cls, rows: np.ndarray, lam: float | None) -> LambdaPath:
+        """The path from its rows (p, 3)."""
+        grid, dof, error = rows.T
+        used = None if lam is None else int(np.abs(np.log(grid / lam)).argmin())
+        return cls(grid, dof, error, used)
+
+    @property
+    def has_error(self) -> bool:
+        return bool(np.isfinite(self.error).all())
+
+
+def curves(history: Iterable[Mapping[str, Any]], column: str = "loss") -> dict[str, np.ndarray]:
+    """Steps and values (2, p) of a column of the training's history, for each phase that has it."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in history:
+        if row.get(column) is not None:
+            points.setdefault(row.get("phase", "train"), []).append((row["step"], row[column]))
+    return {phase: np.array(rows, np.float64).T for phase, rows in points.items()}
 
 
 def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -21,10 +109,9 @@ def cluster_mass(A: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
 
 
 def block_means(A: Any, order: np.ndarray) -> np.ndarray:
-    """A (N, N) with rows and columns in ``order``, reduced to the means of at most 400 x 400
-    blocks of nearly equal size."""
+    """Means of A (N, N), rows and columns in ``order``, over at most 400 x 400 equal blocks."""
     n = len(order)
-    b = min(BLOCKS, n)
+    b = min(MOST_BLOCKS, n)
     block = np.empty(n, np.int64)
     block[order] = np.arange(n) * b // n
     if sp.issparse(A):
