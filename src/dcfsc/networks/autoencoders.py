@@ -14,14 +14,7 @@ from torch import Tensor, nn
 from dcfsc.errors import InputError
 from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
 from dcfsc.networks.patches import Workspace
-from dcfsc.networks.specs import ConvSpec, MLPSpec
-
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "elu": nn.ELU,
-    "gelu": nn.GELU,
-}
+from dcfsc.networks.specs import ACTIVATIONS, ConvSpec, MLPSpec
 
 
 class Autoencoder(nn.Module):
@@ -109,7 +102,7 @@ class _Scaled(nn.Sequential):
         layers: list[nn.Module] = []
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             if i:
-                layers.append(_ACTIVATIONS[activation]())
+                layers.append(ACTIVATIONS[activation]())
             # nn.Linear initializes itself from the global generator unless this is skipped.
             layers.append(nn.utils.skip_init(nn.Linear, inputs, outputs))
         super().__init__(*layers)
