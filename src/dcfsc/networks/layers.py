@@ -70,11 +70,10 @@ class ConvLayer(nn.Module):
     def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
         """The same layer on x (c, h, w, n), by matrix products."""
         apply = patches.convolve_transposed if self.transposed else patches.convolve
-        if self.norm is None:
-            return apply(x, self.weight, self.bias, self.geometry, self.relu, workspace)
-        x = apply(x, self.weight, self.bias, self.geometry, False, workspace)
-        # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
-        x = self.norm(x.flatten(2)[None])[0].view(x.shape)
+        x = apply(x, self.weight, self.bias, self.geometry, workspace)
+        if self.norm is not None:
+            # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
+            x = self.norm(x.flatten(2)[None])[0].view(x.shape)
         return F.relu_(x) if self.relu else x
 
 
