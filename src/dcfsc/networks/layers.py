@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -35,8 +34,8 @@ class ConvLayer(nn.Module):
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        small: int,
+        large: int,
         geometry: SameGeometry,
         *,
         transposed: bool,
@@ -44,7 +43,7 @@ class ConvLayer(nn.Module):
         relu: bool,
     ) -> None:
         super().__init__()
-        small, large = (inputs, outputs) if transposed else (outputs, inputs)
+        outputs = large if transposed else small
         self.geometry, self.transposed, self.relu = geometry, transposed, relu
         self.weight = nn.Parameter(torch.zeros(small, large, geometry.kernel, geometry.kernel))
         self.bias = None if batch_norm else nn.Parameter(torch.zeros(outputs))
@@ -87,22 +86,20 @@ class _ConvStack(nn.ModuleList):
     convolution = "auto"
 
     def __init__(self, spec: ConvSpec, workspace: Workspace, transposed: bool) -> None:
-        sizes = list(
-            zip(pairwise((spec.input_shape[0], *spec.channels)), spec.geometries, strict=True)
-        )
-        end_relu = spec.output_relu if transposed else spec.latent_relu
+        channels, order = (spec.input_shape[0], *spec.channels), range(len(spec.channels))
         if transposed:
-            sizes = [((outputs, inputs), g) for (inputs, outputs), g in sizes[::-1]]
+            order = order[::-1]
+        last_relu = spec.output_relu if transposed else spec.latent_relu
         super().__init__(
             ConvLayer(
-                inputs,
-                outputs,
-                geometry,
+                channels[i + 1],
+                channels[i],
+                spec.geometries[i],
                 transposed=transposed,
-                batch_norm=spec.batch_norm and i < len(sizes),
-                relu=end_relu or i < len(sizes),
+                batch_norm=spec.batch_norm and i != order[-1],
+                relu=last_relu or i != order[-1],
             )
-            for i, ((inputs, outputs), geometry) in enumerate(sizes, start=1)
+            for i in order
         )
         self.spec, self.workspace = spec, workspace
 
@@ -163,10 +160,8 @@ class ConvDecoder(_ConvStack):
             raise InputError(
                 f"the decoder takes (n, {self.spec.latent_dim}) latents, got {tuple(z.shape)}."
             )
-        x, first = (
-            self._through(z.reshape(len(z), *self.spec.latent_shape)),
-            self.spec.geometries[0],
-        )
+        first = self.spec.geometries[0]
+        x = self._through(z.reshape(len(z), *self.spec.latent_shape))
         x = x.view(len(z), self.spec.input_shape[0], first.height, first.width)
         if self.spec.transposed:
             x = x.transpose(2, 3)
