@@ -47,9 +47,8 @@ class ConvAutoencoder(Autoencoder):
     """Convolutions down, their mirror image up; x (n, c, h, w), latents (n, latent_dim).
 
     ``convolution`` is "patches" (matrix products over patches, samples last), "native" (PyTorch's
-    own operators) or "auto": patches on a CPU; PyTorch's operators for a handful of samples, and
-    on a GPU with patches for one-channel layers. All give the same result up to
-    rounding.
+    own operators) or "auto": patches on a CPU, PyTorch's operators on a GPU and for a handful of
+    samples. All give the same result up to rounding.
     """
 
     spec: ConvSpec

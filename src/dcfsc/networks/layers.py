@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc.errors import InputError
-from dcfsc.networks import convolution, patches, single_channel
+from dcfsc.networks import convolution, patches
 from dcfsc.networks.convolution import SameGeometry
 from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec
@@ -52,20 +52,14 @@ class ConvLayer(nn.Module):
         )
 
     def forward(self, x: Tensor, plain: bool = False) -> Tensor:
-        """PyTorch's operators on x (n, c, h, w); on a GPU not only those, unless ``plain``."""
-        library = single_channel if not plain and self._is_single(x) else convolution
-        apply = library.convolve_transposed if self.transposed else library.convolve
+        """PyTorch's operators on x (n, c, h, w); on a GPU channels last, unless ``plain``."""
+        apply = convolution.convolve_transposed if self.transposed else convolution.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
         if x.is_cuda and not plain:  # one channel tells no order; kernels want the channels last
             x = x.contiguous(memory_format=torch.channels_last)
         if self.norm is not None:
             x = self.norm(x)
         return F.relu(x) if self.relu else x
-
-    def _is_single(self, x: Tensor) -> bool:
-        if not torch.is_autocast_enabled("cuda"):
-            return False  # in float32 the libraries' kernels are the quicker ones
-        return single_channel.applies(x, self.weight, self.geometry)
 
     def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
         """The same layer on x (c, h, w, n), by matrix products."""
