@@ -18,20 +18,29 @@ _NOTES = {
 }
 
 
+def layer_sizes(network: networks.Autoencoder) -> dict[str, int]:
+    """Numbers that each layer holds, the running statistics of its batch norm among them."""
+    return {
+        f"{part}-{i}": sum(len(v.flatten()) for v in layer.state_dict().values() if v.ndim)
+        for part, layers in (("Encoder", network.encoder), ("Decoder", network.decoder))
+        for i, layer in enumerate(layers, start=1)
+    }
+
+
 def measure_network(cell: Cell, session: Session) -> Record:
     """Layer by layer ours and the paper's; DSC has N^2 coefficients more, DCFSC none."""
     dataset = cell.problem.dataset
     printed = paper.NETWORKS[dataset]
     is_dsc = cell.method == "dsc"
     name = _DSC.get(dataset, dataset) if is_dsc else dataset
-    rows = networks.preset(name).parameter_table()
-    layers = [int(row.parameters) for row in rows]
+    sizes = layer_sizes(networks.preset(name))
+    layers = list(sizes.values())
     self_expressive = printed.n**2 if is_dsc else 0
     return {
         **cell.identity(),
         "n": printed.n,
         "network": name,
-        "names": [row.layer for row in rows],
+        "names": list(sizes),
         "layers": layers,
         "paper_layers": list(printed.dsc_layers if is_dsc else printed.dcfsc_layers),
         "self_expressive": self_expressive,

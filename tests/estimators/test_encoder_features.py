@@ -20,6 +20,8 @@ from dcfsc.estimators import encoder_features
 from dcfsc.features.encoders import InputImages, TorchEncoder
 from dcfsc.io import load
 from dcfsc.io.feature_cache import FeatureCache
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.images import ImageSource, Reading
 
 
 class Tiny(TorchEncoder):
@@ -98,6 +100,31 @@ def test_nothing_is_encoded_twice(folder, tmp_path):
     assert Tiny.seen == 84
     features(paths, cache=None)
     assert Tiny.seen == 125
+
+
+def test_features_of_another_precision_are_not_reused(folder, monkeypatch):
+    paths = load(folder).paths
+    exact = features(paths)
+    monkeypatch.setattr(Tiny, "precision", "bfloat16")
+    monkeypatch.setattr(Tiny, "encode", lambda self, x: self.forward(x.bfloat16()))
+    rounded = features(paths)
+    assert np.abs(rounded - exact).max() > 1e-4
+    np.testing.assert_array_equal(rounded, features(paths, cache=None))
+
+
+def test_files_in_gray_and_in_color_are_cached_apart(folder):
+    sources = [ImageSource.file(path) for path in sorted(folder.rglob("*.jpg"))]
+    color, gray = (StreamedImages("X", sources, Reading((8, 8), gray=g)) for g in (False, True))
+    Z = features(gray, cache=None)
+    assert np.abs(features(color) - Z).max() > 0.1
+    np.testing.assert_array_equal(features(gray), Z)
+
+
+def test_an_array_is_cached_with_its_scale():
+    X = np.random.default_rng(0).random((4, 8, 8))
+    features(X)
+    brighter = np.concatenate([X, 200 * X])  # here 1 is nearly black
+    np.testing.assert_array_equal(features(brighter), features(brighter, cache=None))
 
 
 def test_an_interrupted_run_goes_on(folder, monkeypatch):

@@ -1,8 +1,10 @@
-"""Features on disk: kept with a checksum, read from regular files alone, else made again."""
+"""The cache of features: files with a checksum, and only regular files are read."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from dcfsc.io.feature_cache import FeatureCache
 
 NAMES = [bytes([i]) * 32 for i in range(3)]
 VALUES = np.arange(6, dtype=np.float32).reshape(3, 2)
-AGAIN = "is not a cache as it was written; its features are computed again"
+AGAIN = "is damaged or not a regular file; its features are computed again"
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_only_regular_files_are_read(file, tmp_path, kind):
         assert FeatureCache(file.parents[1], "maker").get(NAMES) == {}
 
 
-@pytest.mark.filterwarnings("ignore:.*not a cache")
+@pytest.mark.filterwarnings("ignore:.*is damaged")
 def test_nothing_is_read_or_written_through_a_link(file, tmp_path):
     file.parent.rename(tmp_path / "theirs")
     file.parent.symlink_to(tmp_path / "theirs")
@@ -68,3 +70,25 @@ def test_nothing_is_read_or_written_through_a_link(file, tmp_path):
     assert cache.get(NAMES) == {}
     cache.add([b"?" * 32], VALUES[:1])
     assert os.listdir(tmp_path / "theirs") == [file.name]
+
+
+ADD = """
+import sys
+import numpy as np
+from dcfsc.io.feature_cache import FeatureCache
+
+cache, first = FeatureCache(sys.argv[1], "maker"), int(sys.argv[2])
+for i in range(first, first + 20):
+    cache.add([bytes([i]) * 32], np.full((1, 3), i, np.float32))
+"""
+
+
+def test_two_processes_may_add_the_same_features_at_once(tmp_path):
+    starts = ("0", "10")  # ten chunks are of both
+    writers = [subprocess.Popen([sys.executable, "-c", ADD, str(tmp_path), n]) for n in starts]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    cached = FeatureCache(tmp_path, "maker").get([bytes([i]) * 32 for i in range(30)])
+    assert {i: row.tolist() for i, row in cached.items()} == {i: [i] * 3 for i in range(30)}
+    names = os.listdir(tmp_path / "maker")
+    assert len(names) == 30
+    assert all(name.endswith(".safetensors") for name in names)

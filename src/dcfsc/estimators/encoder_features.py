@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
             for start in range(0, len(X), CHUNK):
                 stop = min(start + CHUNK, len(X))
                 progress(start, len(X))
-                digests = _digests(X, start, stop)
+                digests = self._digests(X, start, stop)
                 known = {} if cache is None else cache.get(digests)
                 for place, features in known.items():
                     if features.shape != out.shape[1:]:
@@ -193,6 +193,16 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
             )
         return encoder
 
+    def _digests(self, X: Any, start: int, stop: int) -> list[bytes]:
+        """Digests of samples start .. stop - 1: their bytes, and how these become pixels."""
+        samples: Iterable[bytes]
+        if isinstance(X, StreamedImages):
+            pixels, samples = repr(X.reading), X.digests(start, stop)
+        else:
+            pixels = f"{X.shape[1:]} {X.dtype} {self.input_scale_}"
+            samples = (np.ascontiguousarray(row).tobytes() for row in np.asarray(X[start:stop]))
+        return [hashlib.sha256(pixels.encode() + sample).digest() for sample in samples]
+
     def _cache(self, encoder: Encoder) -> FeatureCache | None:
         if self.cache is None:
             return None
@@ -243,15 +253,6 @@ def _are_paths(X: Any) -> bool:
         and len(X) > 0
         and all(isinstance(x, str | os.PathLike) for x in X)
     )
-
-
-def _digests(X: Any, start: int, stop: int) -> list[bytes]:
-    """What the samples start .. stop - 1 are known by: files by their bytes, arrays by theirs."""
-    if isinstance(X, StreamedImages):
-        return X.digests(start, stop)
-    kind = f"{X.shape[1:]} {X.dtype}".encode()
-    rows = np.asarray(X[start:stop])
-    return [hashlib.sha256(kind + np.ascontiguousarray(row).tobytes()).digest() for row in rows]
 
 
 def _byte_scale(X: Any) -> float:

@@ -1,8 +1,8 @@
-"""Features that were computed before, on disk: by the content of a sample and by who made them.
+"""Cached features, keyed by encoder and file hash.
 
-A cache is a folder with one file for each chunk that was added: digests (n, 32) and features
-(n, k). Files are written whole or not at all, and never changed, so that any number of processes
-may read and add. What is damaged, or not as it was written, is passed over, and made again.
+A cache is a folder with one file per chunk that was added: digests (n, 32) and features (n, k).
+Files are written atomically and never change, so any number of processes may read and add.
+Damaged files are ignored, and their features are computed again.
 """
 
 from __future__ import annotations
@@ -26,53 +26,61 @@ SUFFIX = ".safetensors"
 
 
 def default_place() -> Path:
-    """Where features are kept unless said otherwise."""
+    """The folder of cached features in the user's cache."""
     return cache_folder() / "features"
 
 
 class FeatureCache:
-    """The features that a maker, told by its name, has made of samples, told by their digests."""
+    """Cached features of one encoder, by the digest of each sample.
 
-    def __init__(self, place: str | os.PathLike[str], maker: str):
-        self.folder = Path(place).expanduser() / re.sub(r"[^\w.-]", "-", maker)
-        self._known: dict[bytes, tuple[Path, int]] = {}
+    Parameters
+    ----------
+    place : path
+        The folder of all caches.
+    encoder : str
+        Identifies everything that features depend on besides the sample.
+    """
+
+    def __init__(self, place: str | os.PathLike[str], encoder: str):
+        self.folder = Path(place).expanduser() / re.sub(r"[^\w.-]", "-", encoder)
+        self._rows: dict[bytes, tuple[Path, int]] = {}
         with suppress(OSError):
             for file in sorted(self.folder.glob(f"*{SUFFIX}")):
                 self._index(file)
 
     def _index(self, file: Path) -> None:
         for row, digest in enumerate(self._read(file)[0]):
-            self._known[digest.tobytes()] = file, row
+            self._rows[digest.tobytes()] = file, row
 
     def _read(self, file: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Digests (n, 32) and features (n, k) of a file as it was written; else none."""
+        """Digests (n, 32) and features (n, k) of a file; empty if it is damaged."""
         with suppress(OSError, SafetensorError, KeyError, ValueError, TypeError):
             if self.folder.is_symlink() or file.is_symlink() or not file.is_file():
-                raise ValueError("it would be read from elsewhere")
+                raise ValueError("links and devices are not read")
             with safe_open(file, framework="np") as opened:
                 digests, features = opened.get_tensor("digests"), opened.get_tensor("features")
-                whole = (opened.metadata() or {})["sha256"] == _checksum(digests, features)
-            if whole and len(digests) == len(features) and features.dtype == np.float32:
+                intact = (opened.metadata() or {})["sha256"] == _checksum(digests, features)
+            if intact and len(digests) == len(features) and features.dtype == np.float32:
                 return digests, features
-        told = f"{file} is not a cache as it was written; its features are computed again."
-        warnings.warn(told, UserWarning, stacklevel=2)
+        message = f"{file} is damaged or not a regular file; its features are computed again."
+        warnings.warn(message, UserWarning, stacklevel=2)
         return np.empty((0, 32), np.uint8), np.empty((0, 0), np.float32)
 
     def get(self, digests: Sequence[bytes]) -> dict[int, np.ndarray]:
-        """Features (k,) of those samples that have some, by their place in ``digests``."""
-        wanted: dict[Path, list[tuple[int, int]]] = {}
+        """Features (k,) of the samples that are cached, by their place in ``digests``."""
+        requests: dict[Path, list[tuple[int, int]]] = {}
         for place, digest in enumerate(digests):
-            if digest in self._known:
-                file, row = self._known[digest]
-                wanted.setdefault(file, []).append((place, row))
-        found: dict[int, np.ndarray] = {}
-        for file, pairs in wanted.items():
+            if digest in self._rows:
+                file, row = self._rows[digest]
+                requests.setdefault(file, []).append((place, row))
+        cached: dict[int, np.ndarray] = {}
+        for file, pairs in requests.items():
             features = self._read(file)[1]
-            found |= {place: features[row] for place, row in pairs if row < len(features)}
-        return found
+            cached |= {place: features[row] for place, row in pairs if row < len(features)}
+        return cached
 
     def add(self, digests: Sequence[bytes], features: np.ndarray) -> None:
-        """Keep features (n, k); a disk that takes none is no reason to stop."""
+        """Add features (n, k). Write errors are ignored."""
         rows = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
         name = hashlib.sha256(rows.tobytes()).hexdigest()[:32] + SUFFIX
         features = np.ascontiguousarray(features)

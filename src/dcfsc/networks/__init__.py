@@ -6,7 +6,6 @@ A network knows nothing of how it is trained or what its latents are for.
 from dcfsc.networks.autoencoders import (
     Autoencoder,
     ConvAutoencoder,
-    LayerRow,
     MLPAutoencoder,
     build,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "ConvAutoencoder",
     "ConvSpec",
     "HeadSpec",
-    "LayerRow",
     "MLPAutoencoder",
     "MLPSpec",
     "ResidualSpec",

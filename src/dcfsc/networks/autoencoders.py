@@ -5,10 +5,8 @@ z = encoder(x),  x~ = decoder(z):   x (n, *sample_shape) -> z (n, latent_dim) ->
 
 from __future__ import annotations
 
-import abc
 import math
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,27 +14,10 @@ from torch import Tensor, nn
 from dcfsc.errors import InputError
 from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
 from dcfsc.networks.patches import Workspace
-from dcfsc.networks.specs import ConvSpec, MLPSpec
-
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "elu": nn.ELU,
-    "gelu": nn.GELU,
-}
+from dcfsc.networks.specs import ACTIVATIONS, ConvSpec, MLPSpec
 
 
-class LayerRow(NamedTuple):
-    """One column of the paper's network tables; an MLP's layers have no kernel and no stride."""
-
-    layer: str
-    kernel: int | None
-    stride: int | None
-    channels: int
-    parameters: int
-
-
-class Autoencoder(nn.Module, abc.ABC):
+class Autoencoder(nn.Module):
     """What training needs of a network: ``encoder``, ``decoder``, ``latent_dim``, ``spec``."""
 
     encoder: nn.Module
@@ -61,18 +42,13 @@ class Autoencoder(nn.Module, abc.ABC):
                 if module.bias is not None:
                     module.bias.zero_()
 
-    @abc.abstractmethod
-    def parameter_table(self) -> list[LayerRow]:
-        """One row a layer, named as in the paper: Encoder-1, ..., Decoder-1, ..."""
-
 
 class ConvAutoencoder(Autoencoder):
     """Convolutions down, their mirror image up; x (n, c, h, w), latents (n, latent_dim).
 
     ``convolution`` is "patches" (matrix products over patches, samples last), "native" (PyTorch's
-    own operators) or "auto": patches on a CPU; PyTorch's operators for a handful of samples, and
-    on a GPU with patches for one-channel layers. All give the same result up to
-    rounding.
+    own operators) or "auto": patches on a CPU, PyTorch's operators on a GPU and for a handful of
+    samples. All give the same result up to rounding.
     """
 
     spec: ConvSpec
@@ -101,19 +77,6 @@ class ConvAutoencoder(Autoencoder):
             raise InputError(f"convolution must be one of {CONVOLUTIONS}, got {name!r}.")
         self.encoder.convolution = self.decoder.convolution = name
 
-    def parameter_table(self) -> list[LayerRow]:
-        """Rows as in the paper's tables: a batch norm counts its two running statistics, and a
-        decoder layer has the channels of the encoder layer it undoes."""
-        spec, rows = self.spec, []
-        layers = list(zip(spec.kernels, spec.strides, spec.channels, strict=True))
-        parts = (("Encoder", self.encoder, layers), ("Decoder", self.decoder, layers[::-1]))
-        for part, modules, sizes in parts:
-            for i, (module, (kernel, stride, channels)) in enumerate(
-                zip(modules, sizes, strict=True), start=1
-            ):
-                rows.append(LayerRow(f"{part}-{i}", kernel, stride, channels, _count(module)))
-        return rows
-
 
 class MLPAutoencoder(Autoencoder):
     """Fully connected layers for feature vectors; x (n, input_dim), latents (n, latent_dim)."""
@@ -128,15 +91,6 @@ class MLPAutoencoder(Autoencoder):
         self.decoder = _Scaled(sizes[::-1], spec.activation, after=1.0 / spec.input_scale)
         self.reset_parameters(_seeded(generator))
 
-    def parameter_table(self) -> list[LayerRow]:
-        rows = []
-        for part, modules in (("Encoder", self.encoder), ("Decoder", self.decoder)):
-            linear = [m for m in modules.modules() if isinstance(m, nn.Linear)]
-            for i, module in enumerate(linear, start=1):
-                units = module.out_features if part == "Encoder" else module.in_features
-                rows.append(LayerRow(f"{part}-{i}", None, None, units, _count(module)))
-        return rows
-
 
 class _Scaled(nn.Sequential):
     """Linear layers with an activation between them, and a constant factor at one end."""
@@ -147,7 +101,7 @@ class _Scaled(nn.Sequential):
         layers: list[nn.Module] = []
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             if i:
-                layers.append(_ACTIVATIONS[activation]())
+                layers.append(ACTIVATIONS[activation]())
             # nn.Linear initializes itself from the global generator unless this is skipped.
             layers.append(nn.utils.skip_init(nn.Linear, inputs, outputs))
         super().__init__(*layers)
@@ -185,12 +139,3 @@ def _glorot_uniform(weight: Tensor, generator: torch.Generator) -> None:
     bound = math.sqrt(6.0 / fans)
     draw = torch.empty(weight.shape, dtype=weight.dtype, device=generator.device)
     weight.copy_(draw.uniform_(-bound, bound, generator=generator))
-
-
-def _count(module: nn.Module) -> int:
-    """Numbers a layer holds, the batch norm's running mean and variance among them."""
-    counted = sum(p.numel() for p in module.parameters())
-    for norm in module.modules():
-        if isinstance(norm, nn.BatchNorm2d):
-            counted += 2 * norm.num_features
-    return counted

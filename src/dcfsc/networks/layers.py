@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc.errors import InputError
-from dcfsc.networks import convolution, patches, single_channel
+from dcfsc.networks import convolution, patches
 from dcfsc.networks.convolution import SameGeometry
 from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec
@@ -34,8 +34,8 @@ class ConvLayer(nn.Module):
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        small: int,
+        large: int,
         geometry: SameGeometry,
         *,
         transposed: bool,
@@ -43,7 +43,7 @@ class ConvLayer(nn.Module):
         relu: bool,
     ) -> None:
         super().__init__()
-        small, large = (inputs, outputs) if transposed else (outputs, inputs)
+        outputs = large if transposed else small
         self.geometry, self.transposed, self.relu = geometry, transposed, relu
         self.weight = nn.Parameter(torch.zeros(small, large, geometry.kernel, geometry.kernel))
         self.bias = None if batch_norm else nn.Parameter(torch.zeros(outputs))
@@ -52,9 +52,8 @@ class ConvLayer(nn.Module):
         )
 
     def forward(self, x: Tensor, plain: bool = False) -> Tensor:
-        """PyTorch's operators on x (n, c, h, w); on a GPU not only those, unless ``plain``."""
-        library = single_channel if not plain and self._is_single(x) else convolution
-        apply = library.convolve_transposed if self.transposed else library.convolve
+        """PyTorch's operators on x (n, c, h, w); on a GPU channels last, unless ``plain``."""
+        apply = convolution.convolve_transposed if self.transposed else convolution.convolve
         x = apply(x, self.weight, self.bias, self.geometry)
         if x.is_cuda and not plain:  # one channel tells no order; kernels want the channels last
             x = x.contiguous(memory_format=torch.channels_last)
@@ -62,27 +61,41 @@ class ConvLayer(nn.Module):
             x = self.norm(x)
         return F.relu(x) if self.relu else x
 
-    def _is_single(self, x: Tensor) -> bool:
-        if not torch.is_autocast_enabled("cuda"):
-            return False  # in float32 the libraries' kernels are the quicker ones
-        return single_channel.applies(x, self.weight, self.geometry)
-
     def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
         """The same layer on x (c, h, w, n), by matrix products."""
         apply = patches.convolve_transposed if self.transposed else patches.convolve
-        if self.norm is None:
-            return apply(x, self.weight, self.bias, self.geometry, self.relu, workspace)
-        x = apply(x, self.weight, self.bias, self.geometry, False, workspace)
-        # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
-        x = self.norm(x.flatten(2)[None])[0].view(x.shape)
+        x = apply(x, self.weight, self.bias, self.geometry, workspace)
+        if self.norm is not None:
+            # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
+            x = self.norm(x.flatten(2)[None])[0].view(x.shape)
         return F.relu_(x) if self.relu else x
 
 
 class _ConvStack(nn.ModuleList):
-    """Layers in a row; on a CPU, blocks of samples that stay in cache pass all of them at once."""
+    """The layers of an encoder, or in reverse those of its decoder (``transposed``).
+
+    On a CPU, blocks of samples that stay in the cache pass all layers at once.
+    """
 
     convolution = "auto"
-    workspace: Workspace
+
+    def __init__(self, spec: ConvSpec, workspace: Workspace, transposed: bool) -> None:
+        channels, order = (spec.input_shape[0], *spec.channels), range(len(spec.channels))
+        if transposed:
+            order = order[::-1]
+        last_relu = spec.output_relu if transposed else spec.latent_relu
+        super().__init__(
+            ConvLayer(
+                channels[i + 1],
+                channels[i],
+                spec.geometries[i],
+                transposed=transposed,
+                batch_norm=spec.batch_norm and i != order[-1],
+                relu=last_relu or i != order[-1],
+            )
+            for i in order
+        )
+        self.spec, self.workspace = spec, workspace
 
     def _use_patches(self, x: Tensor) -> bool:
         if self.convolution == "auto":
@@ -92,39 +105,33 @@ class _ConvStack(nn.ModuleList):
     def _layers(self) -> Iterator[ConvLayer]:
         return (module for module in self if isinstance(module, ConvLayer))
 
+    def _through(self, x: Tensor) -> Tensor:
+        """Maps (n, c, h, w) of the first layer -> (n, features) of the last."""
+        if self._use_patches(x):
+            return self._by_patches(x)
+        for layer in self._layers():
+            x = layer(x, self.convolution == "native")
+        return x.flatten(1)
+
     def _by_patches(self, x: Tensor) -> Tensor:
-        """x (n, ...) -> (n, features)."""
         # Batch norm needs every sample at each layer; the convolution itself then works in blocks.
         size = max(len(x), 1)
         if all(layer.norm is None for layer in self._layers()):
             largest = min(patches.block_size(la.weight, la.geometry) for la in self._layers())
             size = patches.even_blocks(len(x), largest)
-        blocks = patches.samples_last(x, size)
-        return patches.samples_first(self._through(block) for block in blocks)
-
-    def _through(self, x: Tensor) -> Tensor:
-        for layer in self._layers():
-            x = layer.samples_last(x, self.workspace)
-        return x
+        blocks = list(patches.samples_last(x, size))
+        for i, block in enumerate(blocks):
+            for layer in self._layers():
+                block = layer.samples_last(block, self.workspace)
+            blocks[i] = block
+        return patches.samples_first(blocks)
 
 
 class ConvEncoder(_ConvStack):
     """Upright images (n, c, h, w), in pixels -> latents (n, latent_dim)."""
 
     def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
-        channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
-        super().__init__(
-            ConvLayer(
-                channels[i],
-                channels[i + 1],
-                geometry,
-                transposed=False,
-                batch_norm=spec.batch_norm and i < last,
-                relu=spec.latent_relu or i < last,
-            )
-            for i, geometry in enumerate(spec.geometries)
-        )
-        self.spec, self.workspace = spec, workspace
+        super().__init__(spec, workspace, transposed=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or tuple(x.shape[1:]) != self.spec.input_shape:
@@ -133,52 +140,23 @@ class ConvEncoder(_ConvStack):
         x = x.to(next(self.parameters()).dtype)
         if self.spec.input_scale != 1:
             x = x * self.spec.input_scale
-        if self._use_patches(x):
-            return self._by_patches(x)
-        if self.spec.transposed:
-            x = x.transpose(2, 3)
-        for layer in self._layers():
-            x = layer(x, self.convolution == "native")
-        return x.flatten(1)
-
-    def _through(self, x: Tensor) -> Tensor:
-        return super()._through(x.transpose(1, 2) if self.spec.transposed else x)
+        return self._through(x.transpose(2, 3) if self.spec.transposed else x)
 
 
 class ConvDecoder(_ConvStack):
     """Latents (n, latent_dim) -> upright images (n, c, h, w), in pixels."""
 
     def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
-        channels, last = (spec.input_shape[0], *spec.channels), len(spec.channels) - 1
-        geometries = spec.geometries
-        super().__init__(
-            ConvLayer(
-                channels[i + 1],
-                channels[i],
-                geometries[i],
-                transposed=True,
-                batch_norm=spec.batch_norm and i > 0,
-                relu=spec.output_relu or i > 0,
-            )
-            for i in range(last, -1, -1)
-        )
-        self.spec, self.workspace = spec, workspace
+        super().__init__(spec, workspace, transposed=True)
 
     def forward(self, z: Tensor) -> Tensor:
         if z.ndim != 2 or z.shape[1] != self.spec.latent_dim:
             raise InputError(
                 f"the decoder takes (n, {self.spec.latent_dim}) latents, got {tuple(z.shape)}."
             )
-        x = z.reshape(len(z), *self.spec.latent_shape)
-        if self._use_patches(x):
-            x = self._by_patches(x).view(len(z), *self.spec.input_shape)
-        else:
-            for layer in self._layers():
-                x = layer(x, self.convolution == "native")
-            if self.spec.transposed:
-                x = x.transpose(2, 3)
+        first = self.spec.geometries[0]
+        x = self._through(z.reshape(len(z), *self.spec.latent_shape))
+        x = x.view(len(z), self.spec.input_shape[0], first.height, first.width)
+        if self.spec.transposed:
+            x = x.transpose(2, 3)
         return x if self.spec.input_scale == 1 else x / self.spec.input_scale
-
-    def _through(self, x: Tensor) -> Tensor:
-        x = super()._through(x)
-        return x.transpose(1, 2) if self.spec.transposed else x

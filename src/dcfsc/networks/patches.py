@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -145,11 +145,10 @@ def convolve(
     weight: Tensor,
     bias: Tensor | None,
     geometry: SameGeometry,
-    relu: bool = False,
     workspace: Workspace | None = None,
 ) -> Tensor:
-    """x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n), with ReLU if asked."""
-    return _Convolution.apply(x, weight, bias, geometry, relu, workspace or Workspace())
+    """x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n)."""
+    return _Convolution.apply(x, weight, bias, geometry, workspace or Workspace())
 
 
 def convolve_transposed(
@@ -157,57 +156,21 @@ def convolve_transposed(
     weight: Tensor,
     bias: Tensor | None,
     geometry: SameGeometry,
-    relu: bool = False,
     workspace: Workspace | None = None,
 ) -> Tensor:
-    """y (o, ceil(h / s), ceil(w / s), n) -> (c, h, w, n), with ReLU if asked."""
-    return _TransposedConvolution.apply(y, weight, bias, geometry, relu, workspace or Workspace())
+    """y (o, ceil(h / s), ceil(w / s), n) -> (c, h, w, n)."""
+    return _TransposedConvolution.apply(y, weight, bias, geometry, workspace or Workspace())
 
 
 def samples_last(x: Tensor, size: int) -> tuple[Tensor, ...]:
     """x (n, ...) -> blocks (..., at most ``size``)."""
-    blocks = _SamplesLast.apply(x.flatten(1), size)
-    return tuple(block.view(*x.shape[1:], block.shape[1]) for block in blocks)
+    blocks = x.flatten(1).t().contiguous().split(size, dim=1)
+    return tuple(block.unflatten(0, x.shape[1:]) for block in blocks)
 
 
 def samples_first(blocks: Iterable[Tensor]) -> Tensor:
     """Blocks (..., size) -> (n, features)."""
-    return _SamplesFirst.apply(*(block.flatten(0, -2) for block in blocks))
-
-
-class _SamplesLast(Function):
-    """Plain two-dimensional transposes: torch.split and torch.cat would make them element by
-    element, several times slower, in the backward pass of the one and the forward of the other."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, size: int) -> tuple[Tensor, ...]:
-        return tuple(block.t().contiguous() for block in x.split(size))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _stack_transposed(gradients), None
-
-
-class _SamplesFirst(Function):
-    @staticmethod
-    def forward(ctx: Any, *blocks: Tensor) -> Tensor:
-        ctx.sizes = [block.shape[1] for block in blocks]
-        return _stack_transposed(blocks)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        return tuple(block.t().contiguous() for block in gradient.split(ctx.sizes))
-
-
-def _stack_transposed(blocks: Sequence[Tensor]) -> Tensor:
-    out = blocks[0].new_empty(sum(block.shape[1] for block in blocks), blocks[0].shape[0])
-    start = 0
-    for block in blocks:
-        out[start : start + block.shape[1]].copy_(block.t())
-        start += block.shape[1]
-    return out
+    return torch.cat([block.flatten(0, -2) for block in blocks], dim=1).t().contiguous()
 
 
 class _Convolution(Function):
@@ -218,7 +181,6 @@ class _Convolution(Function):
         weight: Tensor,
         bias: Tensor | None,
         geometry: SameGeometry,
-        relu: bool,
         workspace: Workspace,
     ) -> Tensor:
         matrix, ones = weight.flatten(1), bias is not None
@@ -228,18 +190,15 @@ class _Convolution(Function):
         for x_block, y_block in _blocks(weight, geometry, x, y):
             grid = workspace.grid(geometry, len(x), x_block.shape[-1], x)
             _product_into(y_block, matrix, grid.gather(x_block, ones))
-        if relu:
-            y.relu_()
-        ctx.save_for_backward(x, weight, y if relu else None)
+        ctx.save_for_backward(x, weight)
         ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, ones
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y = ctx.saved_tensors
-        geometry, workspace = ctx.geometry, ctx.workspace
-        grad_y = _through_relu(grad_y, y, workspace)
+        x, weight = ctx.saved_tensors
+        geometry, workspace, grad_y = ctx.geometry, ctx.workspace, grad_y.contiguous()
         matrix_gradient = _column_major(weight, math.prod(weight.shape[1:]) + ctx.has_bias)
         grad_x = x.new_empty(x.shape) if ctx.needs_input_grad[0] else x
         for x_block, grad_x_block, grad_y_block in _blocks(weight, geometry, x, grad_x, grad_y):
@@ -251,7 +210,7 @@ class _Convolution(Function):
         grad_bias = matrix_gradient[:, -1] if ctx.has_bias else None
         grad_weight = matrix_gradient[:, : -1 if ctx.has_bias else None].reshape(weight.shape)
         grad_input = grad_x if ctx.needs_input_grad[0] else None
-        return grad_input, grad_weight, grad_bias, None, None, None
+        return grad_input, grad_weight, grad_bias, None, None
 
 
 class _TransposedConvolution(Function):
@@ -262,7 +221,6 @@ class _TransposedConvolution(Function):
         weight: Tensor,
         bias: Tensor | None,
         geometry: SameGeometry,
-        relu: bool,
         workspace: Workspace,
     ) -> Tensor:
         channels = weight.shape[1]
@@ -270,21 +228,16 @@ class _TransposedConvolution(Function):
         x = y.new_empty(channels, geometry.height, geometry.width, y.shape[-1])
         for x_block, y_block in _blocks(weight, geometry, x, y):
             grid = workspace.grid(geometry, channels, y_block.shape[-1], y)
-            total = grid.scatter(weight, y_block.reshape(len(y), -1), start)
-            if relu:
-                torch.clamp_min(total, 0, out=x_block)
-            else:
-                x_block.copy_(total)
-        ctx.save_for_backward(y, weight, x if relu else None)
+            x_block.copy_(grid.scatter(weight, y_block.reshape(len(y), -1), start))
+        ctx.save_for_backward(y, weight)
         ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, bias is not None
         return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_x: Tensor) -> tuple[Tensor | None, ...]:
-        y, weight, x = ctx.saved_tensors
-        geometry, workspace = ctx.geometry, ctx.workspace
-        grad_x = _through_relu(grad_x, x, workspace)
+        y, weight = ctx.saved_tensors
+        geometry, workspace, grad_x = ctx.geometry, ctx.workspace, grad_x.contiguous()
         matrix = weight.flatten(1)
         matrix_gradient = _column_major(weight, matrix.shape[1])
         grad_y = y.new_empty(y.shape)
@@ -295,7 +248,7 @@ class _TransposedConvolution(Function):
                 matrix_gradient.addmm_(y_block.reshape(len(y), -1), patches.t())
             _product_into(grad_y_block, matrix, patches)
         grad_bias = grad_x.sum((1, 2, 3)) if ctx.has_bias else None
-        return grad_y, matrix_gradient.reshape(weight.shape), grad_bias, None, None, None
+        return grad_y, matrix_gradient.reshape(weight.shape), grad_bias, None, None
 
 
 def _column_major(weight: Tensor, columns: int) -> Tensor:
@@ -314,14 +267,6 @@ def _blocks(weight: Tensor, geometry: SameGeometry, *maps: Tensor) -> Iterator[t
     if n <= size:
         return iter([maps])
     return zip(*(m.split(size, dim=-1) for m in maps), strict=True)
-
-
-def _through_relu(gradient: Tensor, output: Tensor | None, workspace: Workspace) -> Tensor:
-    """The gradient before ReLU; ``output`` is ReLU's result, None where there was no ReLU."""
-    if output is None:
-        return gradient
-    into = workspace.take("gradient", output, *output.shape)
-    return torch.ops.aten.threshold_backward.grad_input(gradient, output, 0, grad_input=into)
 
 
 def _product_into(out: Tensor, matrix: Tensor, patches: Tensor) -> None:

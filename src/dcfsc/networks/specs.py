@@ -1,49 +1,72 @@
-"""What a network is, in plain numbers: frozen, comparable, and JSON in a saved model."""
+"""Specifications of networks: frozen, comparable, and JSON in a saved model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import Field, asdict, dataclass, fields
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
+
+from torch import nn
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.networks.convolution import SameGeometry
 
 MOST_BLOCKS = 100  # in a stage of a residual network
-ACTIVATIONS = ("relu", "tanh", "elu", "gelu")
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+}
 
 
 @dataclass(frozen=True)
-class _Described:
-    """A spec as a dictionary of plain values, and back."""
+class _Spec:
+    """A spec whose fields are checked, and converted to plain numbers, by their types."""
 
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
 
     def to_dict(self) -> dict[str, Any]:
         values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         return {"kind": self.kind, **values}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        arguments = dict(values)
-        if arguments.pop("kind", cls.kind) != cls.kind:
-            raise InputError(f"expected a network of kind {cls.kind!r}, got {values['kind']!r}.")
-        known = [field.name for field in fields(cls)]
-        for name in arguments:
-            if name not in known:
-                raise unknown_name(f"entry of a {cls.kind} network", name, known)
-        try:
-            return cls(**arguments)
-        except TypeError as error:
-            raise InputError(
-                f"this {cls.kind} network's description is incomplete: {error}."
-            ) from error
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        values = vars(self)
+        return values["input_shape"] if "input_shape" in values else (values["input_dim"],)
+
+
+def _checked(field: Field[Any], value: Any) -> Any:
+    """Sizes as integers (0 only where it is the default), factors as positive numbers."""
+    kind, wanted = str(field.type), "whole numbers of at least 1"
+    if kind != "float" and "int" not in kind:
+        return value
+    with suppress(TypeError, ValueError, OverflowError):
+        if kind == "float":
+            wanted = "a positive number"
+            if 0 < float(value) < math.inf:
+                return float(value)
+        else:
+            given = (value,) if kind == "int" else tuple(value)
+            sizes = tuple(int(size) for size in given)
+            least = 0 if field.default == 0 else 1
+            if kind == "tuple[int, int, int]" and len(sizes) != 3:
+                wanted = "(channels, height, width)"
+            elif sizes == given and min(sizes, default=least) >= least:
+                return sizes[0] if kind == "int" else sizes
+    raise InputError(f"{field.name} must be {wanted}, got {value!r}.")
 
 
 @dataclass(frozen=True)
-class ConvSpec(_Described):
+class ConvSpec(_Spec):
     """A convolutional auto-encoder; the decoder mirrors the encoder layer by layer.
 
     Attributes
@@ -71,24 +94,13 @@ class ConvSpec(_Described):
     output_relu: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("input_shape", "channels", "kernels", "strides"):
-            object.__setattr__(self, name, _positive_integers(name, getattr(self, name)))
-        _check_scale(self)
-        if len(self.input_shape) != 3:
-            raise InputError(
-                f"input_shape must be (channels, height, width), got {self.input_shape}."
-            )
+        super().__post_init__()
         lengths = {len(self.channels), len(self.kernels), len(self.strides)}
         if lengths == {0} or len(lengths) != 1:
             raise InputError(
                 "channels, kernels and strides need one entry for each encoder layer, got "
                 f"{len(self.channels)}, {len(self.kernels)} and {len(self.strides)} entries."
             )
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return self.input_shape
 
     @property
     def geometries(self) -> tuple[SameGeometry, ...]:
@@ -119,7 +131,7 @@ class ConvSpec(_Described):
 
 
 @dataclass(frozen=True)
-class MLPSpec(_Described):
+class MLPSpec(_Spec):
     """A fully connected auto-encoder for feature vectors, with linear latents and output.
 
     Attributes
@@ -139,16 +151,9 @@ class MLPSpec(_Described):
     input_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", _positive_integers("hidden", self.hidden))
-        _set_positive_integers(self, "input_dim", "latent_dim")
-        _check_scale(self)
+        super().__post_init__()
         if self.activation not in ACTIVATIONS:
             raise unknown_name("activation", self.activation, ACTIVATIONS)
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return (self.input_dim,)
 
     @property
     def layer_sizes(self) -> list[int]:
@@ -157,7 +162,7 @@ class MLPSpec(_Described):
 
 
 @dataclass(frozen=True)
-class ResidualSpec(_Described):
+class ResidualSpec(_Spec):
     """A residual encoder of images that learns from views; it has no decoder.
 
     Attributes
@@ -184,22 +189,11 @@ class ResidualSpec(_Described):
     head: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("input_shape", "channels"):
-            object.__setattr__(self, name, _positive_integers(name, getattr(self, name)))
-        _set_positive_integers(self, "blocks", "stem_stride", "hidden", "projection", "n_clusters")
-        _set_if_any(self, "predictor", "head")
+        super().__post_init__()
         if self.blocks > MOST_BLOCKS:
             raise InputError(f"a stage has at most {MOST_BLOCKS} blocks; got {self.blocks}.")
-        if len(self.input_shape) != 3 or not self.channels:
-            raise InputError(
-                "a residual network needs input_shape (channels, height, width) and one entry of "
-                f"channels for each stage; got {self.input_shape} and {self.channels}."
-            )
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return self.input_shape
+        if not self.channels:
+            raise InputError("channels needs one entry for each stage; there is none.")
 
     @property
     def encoded(self) -> int:
@@ -224,7 +218,7 @@ class ResidualSpec(_Described):
 
 
 @dataclass(frozen=True)
-class HeadSpec(_Described):
+class HeadSpec(_Spec):
     """An MLP with a linear shortcut on fixed feature vectors; it has no decoder.
 
     Attributes
@@ -243,17 +237,6 @@ class HeadSpec(_Described):
     projection: int = 128
     n_clusters: int = 1
     predictor: int = 0
-
-    def __post_init__(self) -> None:
-        _set_positive_integers(
-            self, "input_dim", "latent_dim", "hidden", "projection", "n_clusters"
-        )
-        _set_if_any(self, "predictor")
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return (self.input_dim,)
 
     @property
     def encoded(self) -> int:
@@ -282,38 +265,15 @@ _KINDS = {cls.kind: cls for cls in (ConvSpec, MLPSpec, ResidualSpec, HeadSpec)}
 
 def from_dict(values: Mapping[str, Any]) -> Spec:
     """The spec that ``to_dict`` wrote, of any kind."""
-    kind = values.get("kind")
+    arguments = dict(values)
+    kind = arguments.pop("kind", None)
     if kind not in _KINDS:
         raise unknown_name("kind of network", kind, _KINDS)
-    return _KINDS[kind].from_dict(values)
-
-
-def _set_positive_integers(spec: Any, *names: str) -> None:
-    for name in names:
-        (value,) = _positive_integers(name, (getattr(spec, name),))
-        object.__setattr__(spec, name, value)
-
-
-def _set_if_any(spec: ResidualSpec | HeadSpec, *names: str) -> None:
-    _set_positive_integers(spec, *(name for name in names if getattr(spec, name) != 0))
-
-
-def _positive_integers(name: str, values: Any) -> tuple[int, ...]:
+    known = [field.name for field in fields(_KINDS[kind])]
+    for name in arguments:
+        if name not in known:
+            raise unknown_name(f"entry of a {kind} network", name, known)
     try:
-        integers = tuple(int(v) for v in values)
-        whole = all(i == v for i, v in zip(integers, values, strict=True))
-    except (TypeError, ValueError):
-        whole, integers = False, ()
-    if not whole or any(i < 1 for i in integers):
-        raise InputError(f"{name} must be whole numbers of at least 1, got {values!r}.")
-    return integers
-
-
-def _check_scale(spec: ConvSpec | MLPSpec) -> None:
-    try:
-        scale = float(spec.input_scale)
-    except (TypeError, ValueError):
-        scale = math.nan
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError(f"input_scale must be a positive number, got {spec.input_scale!r}.")
-    object.__setattr__(spec, "input_scale", scale)
+        return _KINDS[kind](**arguments)
+    except TypeError as error:
+        raise InputError(f"this {kind} network's description is incomplete: {error}.") from error
