@@ -99,8 +99,9 @@ def _layout(path: Path, labels: str | None, header: bool | None) -> Layout:
         raise InputError(f"{path} is empty.")
     bare = re.sub(r'"[^"]*"', "", line)
     # a semicolon first: files that use it may have decimal commas
-    marks = "\t" if path.suffix.lower() == ".tsv" else ";\t,"
-    separator = next((mark for mark in marks if mark in bare), None)
+    separator = next((mark for mark in ";\t," if mark in bare), None)
+    if path.suffix.lower() == ".tsv":
+        separator = "\t"
     width = 1 + line.count(separator or " ")
     if width > COLUMNS:
         raise InputError(
