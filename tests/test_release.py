@@ -13,7 +13,7 @@ from packaging.version import Version
 from dcfsc import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("encoders", "heic", "parquet", "plots", "research", "tensorboard", "test")
+EXTRAS = ("encoders", "heic", "pandas", "plots", "research", "tensorboard", "test")
 
 
 def claimed() -> dict[str, Version]:

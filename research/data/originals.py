@@ -24,7 +24,8 @@ from dcfsc.errors import InputError
 from dcfsc.io import Dataset
 from dcfsc.io.arrays import load_npz, read_mat
 from dcfsc.io.dataset import damage_in_one_line, encode_labels
-from dcfsc.io.images import ImageSource, Reading, channels_first, read_images
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.images import ImageSource, Reading, channels_first
 
 MEMBER_BYTES = 32 << 20  # no image of these sets is larger; a larger member is not decompressed
 IDX_BYTES = 1 << 28  # five times MNIST
@@ -161,7 +162,7 @@ def _read_tree(name: str, place: Path, tree: Tree, shape: tuple[int, int]) -> Da
         if not found:
             raise InputError(f"{place} holds none of the images of {name}.")
         found.sort(key=lambda pair: _place(pair[0]))
-        X, _ = read_images([source for _, source in found], Reading(shape))
+        X = StreamedImages(name, [source for _, source in found], Reading(shape)).in_memory()
     y, _ = encode_labels([int(match[1]) for match, _ in found], place)
     return Dataset(name, X, y, paths=[source.name for _, source in found])
 

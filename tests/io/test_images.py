@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -248,6 +249,28 @@ class TestWorkingSize:
         assert working_size([(20, 30), (20, 30)], 3) is None
         assert working_size([(40, 40)], 3) == (32, 32)
         assert working_size([(40, 40)], 1) is None
+
+    def test_a_size_that_is_asked_for_is_taken(self):
+        assert working_shape((3, 80, 90), (10, 12)) == (3, 10, 12)
+        assert working_shape((80, 90), None) == (80, 90)
+        assert working_shape((3, 80, 80), "auto") == working_shape((3, 80, 80)) == (3, 32, 32)
+        with pytest.raises(InputError, match="working_size=.* has no effect"):
+            working_shape((64,), (8, 8))
+
+    @pytest.mark.parametrize("options", [{}, {"gray": True}, {"size": (9, 9)}])
+    def test_a_file_is_opened_once_to_decide_and_once_for_its_pixels(
+        self, tmp_path, options, monkeypatch
+    ):
+        for i in range(40):
+            save(tmp_path / f"{i}.png", np.full((20 + i, 20, 3), (9, 9, 5 * i), np.uint8))
+        opened = Counter()
+        plain = images.open_regular
+        monkeypatch.setattr(
+            images, "open_regular", lambda path: opened.update([path]) or plain(path)
+        )
+        load(tmp_path, **options)
+        assert set(opened.values()) == {2}
+        assert len(opened) == 40
 
     def test_a_folder_says_at_which_size_it_was_read(self, tmp_path):
         save(tmp_path / "a.png", picture(1, 60, 80))

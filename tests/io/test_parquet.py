@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import sys
-
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dcfsc.errors import InputError
 from dcfsc.io import load
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -93,10 +90,3 @@ def test_damaged_file(tmp_path):
     with pytest.raises(InputError, match="cannot read") as error:
         load(tmp_path / "t.parquet")
     assert "\n" not in str(error.value)
-
-
-def test_without_pyarrow(tmp_path, monkeypatch):
-    (tmp_path / "t.parquet").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"dcfsc\[parquet\]"):
-        load(tmp_path / "t.parquet")

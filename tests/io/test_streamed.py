@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.errors import InputError
-from dcfsc.io import Dataset, Streamed, load, streamed
+from dcfsc.estimators.validation import check_array
+from dcfsc.io import Dataset, Streamed, check_finite, load, streamed
 from dcfsc.io.images import resize
 
 X = np.random.default_rng(0).normal(size=(57, 6)).astype(np.float32)
@@ -396,3 +398,53 @@ def test_a_dataset_takes_streamed_samples():
     assert len(Dataset("x", Empty("x", (5, 3), np.float32))) == 5
     with pytest.raises(InputError, match="empty"):
         Dataset("x", Empty("x", (0, 3), np.float32))
+
+
+class Counting(Streamed):
+    """X in memory, which counts the rows that are read."""
+
+    def __init__(self, values: np.ndarray):
+        super().__init__("x", values.shape, values.dtype)
+        self.values, self.read = values, 0
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        self.read += stop - start
+        return self.values[start:stop].copy()
+
+
+class TestCheckedOnce:
+    """Rows on disk that were found to be finite are not read again to know it."""
+
+    def test_the_second_check_reads_nothing(self):
+        array = Counting(X)
+        check_finite(array)
+        assert array.read == 57
+        check_finite(array)
+        check_finite(array, share=slice(5, 30))
+        assert array.read == 57
+
+    def test_a_share_is_checked_for_itself_alone(self):
+        array = Counting(X)
+        check_finite(array, share=slice(10, 30))
+        assert array.read == 20
+        check_finite(streamed.Share(array, slice(10, 30)))
+        assert array.read == 20
+        check_finite(streamed.Share(array, slice(10, 31)))
+        assert array.read == 41
+        check_finite(array)
+        assert array.read == 98
+
+    def test_what_is_not_finite_is_refused_every_time(self):
+        values = X.copy()
+        values[7, 2] = np.nan
+        array = Counting(values)
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"a value that is NaN or infinity.*row 7"):
+                check_finite(array)
+        assert array.read == 114
+
+    def test_an_estimator_does_not_read_again_what_a_run_has_checked(self):
+        array = Counting(X)
+        check_finite(array, "data")
+        assert check_array(ClosedFormSubspaceClustering(2), array, reset=True) is array
+        assert array.read == 57

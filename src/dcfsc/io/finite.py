@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-
-BLOCK_BYTES = 1 << 26  # looked at together
+from dcfsc.io.streamed import BLOCK_BYTES, Streamed
 
 
 def unmasked(X: Any, name: str = "X") -> Any:
@@ -25,8 +24,9 @@ def unmasked(X: Any, name: str = "X") -> Any:
 def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: int = 0) -> None:
     """Refuse X (n, ...) with values that are not real numbers, or NaN, or infinite.
 
-    X is read a block of rows at a time, so it may be larger than memory. Only the rows of ``share``
-    are looked at; ``first`` is the number of X's first row where X is a part of something larger.
+    X is read a block of rows at a time, so it may be larger than memory; samples on disk remember
+    the rows that were checked, which are not read again. Only the rows of ``share`` are looked at;
+    ``first`` is the number of X's first row where X is a part of something larger.
     """
     X = unmasked(X, name)
     if X.dtype.kind not in "biuf":
@@ -34,6 +34,8 @@ def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: 
     if X.dtype.kind != "f":
         return  # integers are finite: images in a folder need not be decoded to know it
     start, stop, _ = share.indices(len(X))
+    if isinstance(X, Streamed) and X.is_checked(start, stop):
+        return
     rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
     count, bad_row = 0, -1
     for begin in range(start, stop, rows):
@@ -48,3 +50,5 @@ def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: 
             f"{name} has {values} NaN or infinity, the first in row {bad_row} (counted from 0); "
             "fill them in or leave those samples out."
         )
+    if isinstance(X, Streamed):
+        X.checked = range(start, stop)

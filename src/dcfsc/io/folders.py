@@ -16,15 +16,14 @@ import numpy as np
 from dcfsc.errors import InputError, writable
 from dcfsc.io import images, streamed
 from dcfsc.io.dataset import Dataset
-from dcfsc.io.image_stream import stream_images
-from dcfsc.io.images import ImageSource, Reading, check_size, natural_order, read_images
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.images import ImageSource, Reading, check_size, natural_order
 from dcfsc.io.working_size import working_size
 from dcfsc.journal import kind_of
 
 # what cameras and their programs write
 PHOTOGRAPHS = (".jpg", ".jpeg", ".webp", *images.AVIF_SUFFIXES, *images.HEIC_SUFFIXES)
 LOOKED_AT = 32  # images that are decoded to see whether there is color
-COLORED = 16  # of 255, by which the channels of a pixel differ where it has a color
 KINDS_NAMED = 5
 
 
@@ -36,7 +35,7 @@ def load_folder(
     skip_broken: bool = False,
     reading: Reading | None = None,
 ) -> Dataset:
-    """A folder of images, in natural order; its sub-folders are the labels.
+    """Read a folder of images, in natural order; its sub-folders are the labels.
 
     A flat folder has no labels. Links to files and folders are followed at every level; no folder
     is read twice, so a link that leads back is passed over. ``size`` is (height, width); without
@@ -46,74 +45,82 @@ def load_folder(
     """
     files, groups, skipped = _find_images(folder)
     sources = [ImageSource.file(f) for f in files]
-    size, lazy = check_size(size), reading is not None
-    notes = [skipped]
-    if reading is None or reading.levels == images.OF_THE_SET:
-        headers = list(images.each(images.read_header, sources, skip_broken or lazy))
-        levels, more = _choose_levels([header for header in headers if header is not None])
-    if reading is None:
-        gray = not _any_color(sources, skip_broken) if gray is None else gray
-        if size is None:
-            size, note = _choose_size(sources, headers, gray)
-            notes.append(note)
-        reading = Reading(size, gray, levels=images.OF_THE_SET)
-    if reading.levels == images.OF_THE_SET:
-        reading = replace(reading, levels=levels)
-        notes += more
-    X: Any
-    if lazy or len(files) * prod(reading.sample_shape()) > streamed.STREAM_BYTES:
-        X, kept = stream_images(str(folder), sources, reading, skip_broken)
-    else:
-        X, kept = read_images(sources, reading, skip_broken=skip_broken)
-    y, names = None, None
-    if groups is not None:
-        names = sorted({groups[i] for i in kept}, key=natural_order)
-        number = {name: k for k, name in enumerate(names)}
-        y = np.array([number[groups[i]] for i in kept], np.int64)
-    broken = sorted(set(range(len(files))) - set(kept))
+    lazy = reading is not None
+    reading, notes = _choose_reading(sources, check_size(size), gray, skip_broken, reading)
+    X: Any = StreamedImages(str(folder), sources, reading)
+    readable = list(range(len(files)))
+    if skip_broken:
+        readable = X.readable()
+    broken = sorted({*range(len(files))}.difference(readable))
     if broken:
+        X = X.take(readable)
         notes.append(f"{len(broken)} of {len(files)} images were broken and left out")
         named = ", ".join(str(files[i]) for i in broken[:3]) + (", ..." if broken[3:] else "")
         warnings.warn(f"{notes[-1]}: {named}", stacklevel=5)  # the caller of load
+    if not lazy and X.nbytes <= streamed.STREAM_BYTES:
+        X = X.in_memory()
+    y, names = None, None
+    if groups is not None:
+        names = sorted({groups[i] for i in readable}, key=natural_order)
+        number = {name: k for k, name in enumerate(names)}
+        y = np.array([number[groups[i]] for i in readable], np.int64)
     return Dataset(
         name=folder.resolve().name or str(folder),
         X=X,
         y=y,
-        paths=[str(files[i]) for i in kept],
+        paths=[str(files[i]) for i in readable],
         folder=str(folder),
         label_names=names,
-        notes="; ".join(filter(None, notes)),
+        notes="; ".join(filter(None, [skipped, *notes])),
         reading=reading,
         photographs=not reading.gray and _mostly_photographs(files),
     )
 
 
-def _any_color(sources: list[ImageSource], skip_broken: bool) -> bool:
-    """Whether there is color in any of some images, spread evenly."""
-    rows = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(int))
-    small = Reading((32, 32), gray=False)
-    some = [sources[i] for i in rows]
-    decoded = images.each(lambda source: images.read_image(source, small), some, skip_broken)
-    return any(np.ptp(image, axis=0).max() > COLORED for image in decoded if image is not None)
+def _choose_reading(
+    sources: list[ImageSource],
+    size: tuple[int, int] | None,
+    gray: bool | None,
+    skip_broken: bool,
+    reading: Reading | None,
+) -> tuple[Reading, list[str]]:
+    """How to read images, decided by one look at each file, and notes on what that changes."""
+    if reading is not None and reading.levels != images.OF_THE_SET:
+        return reading, []
+    spread = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(int))
+    judged = {sources[i] for i in spread} if reading is None and gray is None else {}
+    looks = images.each(
+        lambda source: images.read_header(source, source in judged),
+        sources,
+        skip_broken or reading is not None,
+    )
+    headers = [header for header in looks if header is not None]
+    notes = []
+    if reading is None:
+        if gray is None:
+            gray = not any(header.colored for header in headers)
+        if size is None:
+            if not headers:
+                raise images.none_readable(sources)
+            size, note = _choose_size([header.size for header in headers], gray)
+            notes.append(note)
+        reading = Reading(size, gray)
+    levels, more = _choose_levels(headers)
+    return replace(reading, levels=levels), notes + more
 
 
 def _mostly_photographs(files: list[Path]) -> bool:
     return sum(file.suffix.lower() in PHOTOGRAPHS for file in files) > len(files) / 2
 
 
-def _choose_size(
-    sources: list[ImageSource], headers: list[images.Header | None], gray: bool
-) -> tuple[tuple[int, int], str]:
-    """The size at which to read images, from their headers, and a note where it is not theirs."""
-    found = [header.size for header in headers if header is not None]
-    if not found:
-        raise images.none_readable(sources)
-    chosen = working_size(found, 1 if gray else 3)
+def _choose_size(sizes: list[tuple[int, int]], gray: bool) -> tuple[tuple[int, int], str]:
+    """The size at which to read images of these sizes, and a note where it is not theirs."""
+    chosen = working_size(sizes, 1 if gray else 3)
     if chosen is None:
-        return found[0], ""
-    sizes = sorted(set(found), key=lambda size: (prod(size), size))
-    low, high = (f"{h} x {w}" for h, w in (sizes[0], sizes[-1]))
-    theirs = f"{low}" if len(sizes) == 1 else f"{len(sizes):,} sizes, {low} to {high},"
+        return sizes[0], ""
+    different = sorted(set(sizes), key=lambda size: (prod(size), size))
+    low, high = (f"{h} x {w}" for h, w in (different[0], different[-1]))
+    theirs = low if low == high else f"{len(different):,} sizes, {low} to {high},"
     read = f"{chosen[0]} x {chosen[1]} in {'gray' if gray else 'color'}"
     return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
 

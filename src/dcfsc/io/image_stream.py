@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy as np
 from dcfsc.io import images, streamed
 from dcfsc.io.images import ImageSource, Reading
 from dcfsc.io.streamed import Streamed
-
-DIGESTED = 1 << 20  # bytes of a file that are held at a time
 
 
 class StreamedImages(Streamed):
@@ -33,20 +31,37 @@ class StreamedImages(Streamed):
         """The same files, read in another way; itself where that is how they are read."""
         return self if reading == self.reading else StreamedImages(self.name, self.sources, reading)
 
-    def take(self, rows: np.ndarray) -> StreamedImages:
-        """Some of the images, unread."""
-        chosen = [self.sources[int(i)] for i in rows]
-        return StreamedImages(self.name, chosen, self.reading)
+    def readable(self) -> list[int]:
+        """The indices of images that can be decoded, which is known only by trying."""
+        indices = []
+        for i, image in enumerate(self._decode(np.arange(len(self)), skip_broken=True)):
+            if image is not None:
+                indices.append(i)
+                if self._pixels is not None:
+                    self._pixels[i], self._decoded[i] = image, True
+        if not indices:
+            raise images.none_readable(self.sources)
+        return indices
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> StreamedImages:
+        """Some of the images."""
+        part = StreamedImages(self.name, [self.sources[int(i)] for i in indices], self.reading)
+        if self._pixels is not None:
+            part._pixels, part._decoded = self._pixels[indices], self._decoded[indices]
+        return part
+
+    def in_memory(self) -> np.ndarray:
+        """All images as a plain array."""
+        if self._pixels is None:
+            return self[:]
+        return self._kept(self._pixels, np.arange(len(self)))
 
     def digests(self, start: int, stop: int) -> list[bytes]:
         """SHA-256 of the content of files start .. stop - 1."""
 
         def digest(source: ImageSource) -> bytes:
-            result = hashlib.sha256()
             with source.open() as file:
-                while block := file.read(DIGESTED):
-                    result.update(block)
-            return result.digest()
+                return hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
 
         with ThreadPoolExecutor(images.WORKERS) as pool:
             return list(pool.map(digest, self.sources[start:stop]))
@@ -57,34 +72,19 @@ class StreamedImages(Streamed):
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         if self._pixels is None:
             out = np.empty((len(indices), *self.shape[1:]), np.uint8)
-            self._decode(indices, out, np.arange(len(indices)))
+            for place, image in enumerate(self._decode(indices)):
+                out[place] = image
             return out
+        return self._kept(self._pixels, indices)[indices]
+
+    def _kept(self, pixels: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        """The pixels that are kept, those of ``indices`` among them."""
         missing = np.unique(indices[~self._decoded[indices]])
-        self._decode(missing, self._pixels, missing)
+        for i, image in zip(missing, self._decode(missing), strict=True):
+            pixels[i] = image
         self._decoded[missing] = True
-        return self._pixels[indices]
+        return pixels
 
-    def _decode(self, indices: np.ndarray, out: np.ndarray, places: np.ndarray) -> None:
-        """Decode images into rows of ``out``."""
+    def _decode(self, indices: np.ndarray, skip_broken: bool = False) -> Iterator[np.ndarray]:
         sources = [self.sources[int(i)] for i in indices]
-        decoded = images.each(lambda s: images.read_image(s, self.reading), sources, False)
-        for place, image in zip(places, decoded, strict=True):
-            out[place] = image
-
-
-def stream_images(
-    name: str, sources: Sequence[ImageSource], reading: Reading, skip_broken: bool
-) -> tuple[StreamedImages, list[int]]:
-    """Images as a streamed array, with the indices of those that are readable.
-
-    Nothing is decoded, unless broken images are to be left out: what cannot be decoded is known
-    only once it has been tried.
-    """
-    X = StreamedImages(name, sources, reading)
-    kept = list(range(len(sources)))
-    if skip_broken:
-        readable = images.each(lambda s: images.read_image(s, reading).shape, sources, True)
-        kept = [i for i, shape in enumerate(readable) if shape is not None]
-        if not kept:
-            raise images.none_readable(sources)
-    return (X if len(kept) == len(sources) else X.take(np.array(kept))), kept
+        return images.each(lambda s: images.read_image(s, self.reading), sources, skip_broken)

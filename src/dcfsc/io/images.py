@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
@@ -42,6 +42,8 @@ CHANNELS = (1, 3, 4)
 FULL = (0, 65535)
 OF_THE_SET: tuple[int, ...] = ()  # levels that the images of a folder are to tell
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+COLORED = 16  # of 255, by which the channels of a pixel differ where it has a color
+GRAY_MODES = ("1", "L", "LA", "La", "I", "F")
 
 
 @dataclass(frozen=True)
@@ -96,25 +98,33 @@ class Reading:
 
 
 class Header(NamedTuple):
-    """(height, width) of an image, and what of it has more than eight bits.
+    """What one look at a file tells; its pixels are decoded later.
 
-    ``levels`` are the smallest and the largest value of 16-bit gray.
+    ``size`` is (height, width) of the upright image, ``levels`` are the smallest and the largest
+    value of 16-bit gray, and ``colored`` is whether the image has color, where that was asked.
     """
 
     size: tuple[int, int]
-    levels: tuple[int, int] | None
-    deep_color: bool
-    transparent: bool
+    levels: tuple[int, int] | None = None
+    deep_color: bool = False
+    transparent: bool = False
+    colored: bool = False
 
 
-def read_header(source: ImageSource) -> Header:
+def read_header(source: ImageSource, look_for_color: bool = False) -> Header:
+    """Open a file once for all that is decided before its pixels are read."""
     with decoding(source) as opened:
         size, transparent = header_size(opened), opened.has_transparency_data
-        if not _is_deep_gray(opened):
-            deep = ";16" in str(getattr(opened, "tile", [])[:1])
-            return Header(size, None, deep, transparent)
-        values = np.asarray(opened)
-        return Header(size, (int(values.min()), int(values.max())), False, False)
+        if _is_deep_gray(opened):
+            values = np.asarray(opened)
+            return Header(size, (int(values.min()), int(values.max())))
+        deep = ";16" in str(getattr(opened, "tile", [])[:1])
+        colored = False
+        if look_for_color and opened.mode not in GRAY_MODES:
+            with suppress(Exception):  # damage is told when the pixels are read
+                small = _pixels(opened, Reading((32, 32), gray=False))
+                colored = bool(np.ptp(small, axis=0).max() > COLORED)
+        return Header(size, None, deep, transparent, colored)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -123,21 +133,6 @@ def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
     # the text itself comes last, so that 'a01' and 'a1' keep one order on every machine
     keys = [(1, int(p), "") if i % 2 else (0, 0, p) for i, p in enumerate(pieces)]
     return (*keys, (2, 0, str(text)))
-
-
-def read_images(
-    sources: Sequence[ImageSource], reading: Reading, *, skip_broken: bool = False
-) -> tuple[np.ndarray, list[int]]:
-    """Read images into one uint8 array; return it with the indices of those that were readable."""
-    X = np.empty((len(sources), *reading.sample_shape()), np.uint8)
-    kept: list[int] = []
-    for i, image in enumerate(each(lambda s: read_image(s, reading), sources, skip_broken)):
-        if image is not None:
-            X[len(kept)] = image
-            kept.append(i)
-    if not kept:
-        raise none_readable(sources)
-    return (X if len(kept) == len(X) else X[: len(kept)].copy()), kept
 
 
 def each(
@@ -176,34 +171,32 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
     A JPEG is decoded at the smallest of the sizes that its format offers and that is ``GAP`` times
     as large as asked for.
     """
+    with decoding(source) as opened:
+        return _pixels(opened, reading)
+
+
+def _pixels(opened: PILImage, reading: Reading) -> np.ndarray:
     from PIL import Image, ImageOps
 
-    with decoding(source) as opened:
-        height, width = header_size(opened)
-        opened.draft(None, _enough(opened, reading))
-        image = _eight_bits(ImageOps.exif_transpose(opened), _is_deep_gray(opened), reading)
-        left, top, right, bottom = reading.box(width, height)
-        across, down = image.width / width, image.height / height  # less than 1 after a draft
-        box = (
-            left * across,
-            top * down,
-            min(right * across, image.width),
-            min(bottom * down, image.height),
-        )
-        target = reading.size[::-1]
-        if image.size != target or box != (0, 0, *image.size):
-            image = image.resize(target, Image.Resampling.BICUBIC, box)
-        pixels = np.asarray(image)
-    return pixels if reading.gray else np.moveaxis(pixels, -1, 0)
-
-
-def _enough(opened: PILImage, reading: Reading) -> tuple[int, int]:
-    """Width and height, as the file has them, at which an image is large enough to be reduced."""
     height, width = header_size(opened)
     left, top, right, bottom = reading.box(width, height)
     ratio = min((bottom - top) / reading.size[0], (right - left) / reading.size[1])
     factor = min(1.0, GAP / ratio)
-    return max(1, round(factor * opened.width)), max(1, round(factor * opened.height))
+    w, h = (max(1, round(factor * side)) for side in opened.size)
+    opened.draft(None, (w, h))
+    image = _eight_bits(ImageOps.exif_transpose(opened), _is_deep_gray(opened), reading)
+    across, down = image.width / width, image.height / height  # less than 1 after a draft
+    box = (
+        left * across,
+        top * down,
+        min(right * across, image.width),
+        min(bottom * down, image.height),
+    )
+    target = reading.size[::-1]
+    if image.size != target or box != (0, 0, *image.size):
+        image = image.resize(target, Image.Resampling.BICUBIC, box)
+    pixels = np.asarray(image)
+    return pixels if reading.gray else np.moveaxis(pixels, -1, 0)
 
 
 def header_size(opened: PILImage) -> tuple[int, int]:

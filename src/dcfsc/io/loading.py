@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, parquet, tables
+from dcfsc.io import arrays, folders, images, tables, text_tables
 from dcfsc.io.dataset import Dataset, encode_labels
 from dcfsc.io.subspaces import synthetic
 
 FILES: dict[str, Callable[..., Dataset]] = {
     ".npz": arrays.load_npz,
     ".mat": arrays.load_mat,
-    ".csv": tables.load_csv,
-    ".tsv": tables.load_csv,
-    ".parquet": parquet.load_parquet,
+    ".csv": text_tables.load_csv,
+    ".tsv": text_tables.load_csv,
+    ".jsonl": tables.load_json_lines,
+    ".parquet": tables.load_parquet,
 }
 
 
@@ -33,7 +34,7 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".npy, .npz, .mat, .csv, .tsv, .parquet or a folder of images"
+KINDS = ".npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images"
 
 
 def load(
@@ -55,7 +56,7 @@ def load(
     Parameters
     ----------
     spec : str or Path
-        A path to .npy, .npz, .mat, .csv, .tsv, .parquet or a folder of images, "digits" or
+        A path to .npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images, "digits" or
         "synthetic". A name goes before a file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
@@ -168,7 +169,7 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
 def _read_label_file(file: Path, n: int) -> tuple[Any, list[str] | None]:
     if file.suffix.lower() == ".npy":
         return encode_labels(arrays.read_npy(file), file)
-    return encode_labels(tables.read_label_column(file, n), file)
+    return encode_labels(text_tables.read_label_column(file, n), file)
 
 
 def _call(

@@ -34,6 +34,7 @@ class Streamed(ABC):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    checked = range(0)  # the rows that dcfsc.io.check_finite found to be finite
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: Any):
         self.name = name
@@ -87,6 +88,10 @@ class Streamed(ABC):
             return self._rows(np.arange(len(self))[key])
         indices = np.arange(len(self))[np.asarray(key)]
         return self._rows(indices.reshape(-1)).reshape(*indices.shape, *self.shape[1:])
+
+    def is_checked(self, start: int, stop: int) -> bool:
+        """Whether rows start .. stop - 1 are known to be finite."""
+        return self.checked.start <= start and stop <= self.checked.stop
 
     def chunks(self, rows: int) -> Iterator[np.ndarray]:
         """All of X in order, ``rows`` at a time."""
@@ -161,6 +166,23 @@ class FileArray(Streamed):
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         return np.asarray(self._map()[indices], self.dtype, order="C").view(np.ndarray)
+
+
+class Share(Streamed):
+    """Some consecutive rows of samples on disk."""
+
+    def __init__(self, source: Streamed, share: slice):
+        self._source = source
+        self._first, stop, _ = share.indices(len(source))
+        super().__init__(source.name, (stop - self._first, *source.shape[1:]), source.dtype)
+        if source.is_checked(self._first, stop):
+            self.checked = range(len(self))
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._source[self._first + start : self._first + stop]
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._source[self._first + indices]
 
 
 class Derived(Streamed):

@@ -1,71 +1,89 @@
-"""Text tables, .csv and .tsv: one row a sample, one column a feature or the label."""
+"""Tables of typed columns, .parquet and .jsonl, read with Arrow; one row a sample."""
 
 from __future__ import annotations
 
-import csv
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, plain_number
+from dcfsc.errors import InputError
+from dcfsc.io import streamed
 from dcfsc.io.arrays import LABEL_KEYS, NO_LABELS
-from dcfsc.io.dataset import Dataset, encode_labels
+from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_bomb, unreadable
 
-COLUMNS = 1_000_000  # cells of text take many times their bytes; a wider table is not read
-MISSING = frozenset(("", "na", "n/a", "nan", "null"))
-NO_NAMES = MISSING | {"none", "missing", "unknown", "nil", "#n/a", "undefined"}  # of a column
 # what pandas calls a data frame's index when it reads or writes it as a column
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)?")
 INDEX_NOTE = "the row numbers in the unnamed first column were left out"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a text table is written: its separator (None: blanks), its columns, its first row."""
+def load_parquet(path: Path, *, labels: str | None = None) -> Dataset:
+    """Read numeric columns, or one column whose cells are vectors of one length.
 
-    separator: str | None
-    columns: list[str]
-    has_header: bool
-
-
-def load_csv(path: Path, *, labels: str | None = None, header: bool | None = None) -> Dataset:
-    """A table of numbers, with or without a header; the label column may hold text.
-
-    Separators are commas, semicolons, tabs or blanks. ``labels`` names the label column; columns
-    without a header are named 0, 1, 2, ... and -1 is the last. Empty cells become NaN. The first
-    row counts as a header if a cell of it is text above a number, if all of it is text, if it
-    names a label column, or if it reads 0, 1, 2, ...; numbers beside the text must be whole and
-    differ. ``header`` decides where that guess fails. The index of a data frame, whole numbers in
-    an unnamed first column, is left out.
+    Large tables are streamed by their row groups.
     """
-    layout = _layout(path, labels, header)
-    label = label_column(layout.columns, labels, path)
-    features = [i for i in range(len(layout.columns)) if i != label]
-    if not features:
-        raise InputError(f"{path} has no column besides the label {layout.columns[label or 0]!r}.")
+    import pyarrow.parquet as pq
+
+    with arrow_errors(path):
+        file = pq.ParquetFile(path)
+        _refuse_long_runs(path, file.metadata)
+        # the row names that pandas stores beside the columns
+        names = file.schema_arrow.names
+        columns = [c for c in names if not re.fullmatch(r"__index_level_\d+__", c)]
+
+        def stream(features: list[str]) -> ParquetRows:
+            return ParquetRows(path, file, features)
+
+        return _dataset(path, columns, file.metadata.num_rows, file.read, labels, stream)
+
+
+def load_json_lines(path: Path, *, labels: str | None = None) -> Dataset:
+    """Read one JSON object a line: numbers, or one vector of numbers, and the label."""
+    from pyarrow import json
+
+    streamed.require_room(str(path), path.stat().st_size)
+    with arrow_errors(path):
+        table = json.read_json(path, json.ReadOptions(block_size=1 << 24))
+        return _dataset(path, table.column_names, table.num_rows, table.select, labels)
+
+
+def _dataset(
+    path: Path,
+    columns: list[str],
+    n: int,
+    read: Callable[[list[str]], Any],
+    labels: str | None,
+    stream: Callable[[list[str]], ParquetRows] | None = None,
+) -> Dataset:
+    """The data set in a table of n rows, whose columns ``read`` gives as an Arrow table."""
+    label = label_column(columns, labels, path)
+    features = [c for i, c in enumerate(columns) if i != label]
     notes = []
-    X = _numbers(path, layout, features)
-    if layout.has_header and header is None and any(map(_is_number, layout.columns)):
-        shown = ", ".join(layout.columns[:3]) + (", ..." if len(layout.columns) > 3 else "")
-        notes.append(f"the first row ({shown}) was read as a header")
-    named = layout.has_header and X.shape[1] > 1 and INDEX.fullmatch(layout.columns[features[0]])
-    if named and is_index(X[:, 0]):
-        X = np.ascontiguousarray(X[:, 1:])
+    unnamed = len(features) > 1 and INDEX.fullmatch(features[0])
+    if unnamed and is_index(read(features[:1]).column(0).to_numpy()):
         features = features[1:]
         notes.append(INDEX_NOTE)
+    if not features or n == 0:
+        raise InputError(f"{path} holds {n} rows of {len(features)} feature columns.")
+    X: Any = None
+    if stream and (8 * n * len(features) > streamed.STREAM_BYTES or len(features) == 1):
+        X = stream(features)
     y, names = None, None
     if label is not None:
-        y, names = encode_labels(_as_labels(_label_values(path, layout, label)), path)
-        notes.append(f"labels from column {layout.columns[label]!r}")
-    columns = [layout.columns[i] for i in features] if layout.has_header else None
+        y, names = _labels(read([columns[label]]).column(0), columns[label], path)
+        notes.append(f"labels from column {columns[label]!r}")
+    if X is None or X.nbytes <= streamed.STREAM_BYTES:
+        X = _matrix(read(features), features, path)
     return Dataset(
-        path.stem, X, y, label_names=names, notes="; ".join(notes), feature_names=columns
+        path.stem,
+        X,
+        y,
+        label_names=names,
+        notes="; ".join(notes),
+        feature_names=features if X.shape[1:] == (len(features),) else None,
     )
 
 
@@ -75,89 +93,16 @@ def is_index(values: np.ndarray) -> bool:
     return len(np.unique(values)) == len(values) and bool(np.all(whole))
 
 
-def read_label_column(path: Path, n: int) -> np.ndarray:
-    """The labels of n samples in a text table: its only column, or the one with a label's name.
-
-    The number of samples tells whether a single column of text starts with a header.
-    """
-    layout = _layout(path, None, False)
-    if layout.separator is not None and len(layout.columns) > 1:
-        layout = _layout(path, None, None)
-        label = label_column(layout.columns, None, path)
-        if label is None:
-            raise InputError(
-                f"{path} has columns {', '.join(layout.columns)}; keep one, or name it 'label'."
-            )
-        return _as_labels(_label_values(path, layout, label))
-    with _text(path) as file:
-        values = [line.strip().strip('"') for line in file if line.strip()]
-    return _as_labels(values[1:] if len(values) == n + 1 else values)
-
-
-def _layout(path: Path, labels: str | None, header: bool | None) -> Layout:
-    with _text(path) as file:
-        lines = list(itertools.islice((line for line in file if line.strip()), 2))
-    if not lines:
-        raise InputError(f"{path} is empty.")
-    separator = _separator(path, lines[0])
-    width = 1 + lines[0].count(separator or " ")
-    if width > COLUMNS:
-        raise InputError(
-            f"{path} has some {width} columns, more than {COLUMNS}; save it as .npy, or check its "
-            "line breaks."
-        )
-    first, *rest = ([c.strip() for c in row] for row in _split(path, lines, separator))
-    second = rest[0] if rest else None
-    if header is None:
-        header = _is_header(first, second, labels)
-    if header and second is None:
-        raise InputError(f"{path} has a header and no rows.")
-    columns = first if header else [str(i) for i in range(len(first))]
-    if labels is not None and columns.count(labels) > 1:
-        raise InputError(f"{path} has several columns {labels!r}; rename them.")
-    return Layout(separator, columns, header)
-
-
-def _separator(path: Path, line: str) -> str | None:
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    bare = re.sub(r'"[^"]*"', "", line)
-    # a semicolon first: files that use it may have decimal commas
-    return next((s for s in (";", "\t", ",") if s in bare), None)
-
-
-def _is_header(first: Sequence[str], second: Sequence[str] | None, labels: str | None) -> bool:
-    text = [c for c in first if not _is_number(c)]
-    if labels in text:
-        return True
-    if len(text) == len(first):
-        return any(c.lower() not in NO_NAMES and c.strip("?-*.") for c in text)
-    named = list(first[1:] if first[0] == "" else first)
-    if len(named) >= 3 and named == [str(i) for i in range(len(named))]:
-        return True  # a table of numbers as pandas writes it when its columns have no names
-    # beside numbers only words are names: another odd cell is a value of a table without a header
-    numbers = [c for c in first if _is_number(c)]
-    whole = all(c.isdecimal() for c in numbers) and len({*numbers}) == len(numbers)
-    words = all(re.match(r"[^\W\d]", c) and c.lower() not in NO_NAMES for c in text if c)
-    if not whole or not words or second is None:
-        return False
-    # a y above text may well be a yes
-    return any(
-        c and (_is_number(d) or (c.lower() in LABEL_KEYS and c.lower() != "y"))
-        for c, d in zip(first, second, strict=False)
-        if not _is_number(c)
-    )
-
-
 def label_column(columns: Sequence[str], labels: str | None, path: Path) -> int | None:
+    """The place of the label column: ``labels`` by its name, or the one with a label's name."""
     if labels is None:
         guesses = [i for i, c in enumerate(columns) if c.lower() in LABEL_KEYS]
         if len(guesses) > 1:
-            found = [columns[i] for i in guesses]
-            remedy = "pass labels='NAME' (--labels NAME)" if len({*found}) > 1 else "rename them"
+            names = [columns[i] for i in guesses]
+            remedy = "pass labels='NAME' (--labels NAME)" if len({*names}) > 1 else "rename them"
             raise InputError(
-                f"{path} has {len(found)} columns that may be the labels, "
-                f"{' and '.join(repr(c) for c in found)}; {remedy}."
+                f"{path} has {len(names)} columns that may be the labels, "
+                f"{' and '.join(map(repr, names))}; {remedy}."
             )
         return guesses[0] if guesses else None
     if labels in columns:
@@ -170,129 +115,147 @@ def label_column(columns: Sequence[str], labels: str | None, path: Path) -> int 
     raise InputError(f"{path} has no column {labels!r}; its columns: {shown}.")
 
 
-def _numbers(path: Path, layout: Layout, features: Sequence[int]) -> np.ndarray:
-    """The feature columns as float64 (n, features)."""
-    try:
-        with _text(path) as file:
-            X = np.loadtxt(
-                file,
-                delimiter=layout.separator,
-                skiprows=_lines_before_data(path) if layout.has_header else 0,
-                usecols=features,
-                quotechar='"',
-                comments=None,
-                ndmin=2,
-            )
-        if _same_width(path, layout):
-            return X
-    except (ValueError, IndexError):
-        pass
-    # the slow reading: it takes empty cells, and it knows which cell is at fault
-    rows = []
-    for line, cells in _cells(path, layout):
-        rows.append([_number(path, layout, line, i, cells[i]) for i in features])
-    return np.array(rows, np.float64)
-
-
-def _lines_before_data(path: Path) -> int:
-    """How many lines end with the header: one, and blank lines above it."""
-    with _text(path) as file:
-        return next(i for i, line in enumerate(file, 1) if line.strip())
-
-
-def _same_width(path: Path, layout: Layout) -> bool:
-    """Whether every row has as many cells as the first; loadtxt only looks at those it uses.
-
-    A quoted cell with the separator in it makes this False, which only costs time.
-    """
-    mark = layout.separator
-    with _text(path) as file:
-        rows = (line for line in file if line.strip())
-        widths = {line.count(mark) + 1 if mark else len(line.split()) for line in rows}
-    return widths == {len(layout.columns)}
-
-
-def _number(path: Path, layout: Layout, line: int, column: int, cell: str) -> float:
-    text = cell.strip()
-    if text.lower() in MISSING:
-        return float("nan")
-    try:
-        return plain_number(text)
-    except ValueError:
-        name = layout.columns[column]
-        remedy = f"remove the column or, if it holds labels, pass labels={name!r} (--labels {name})"
-        if re.fullmatch(r"[+-]?\d+,\d+", text):
-            remedy = "write decimals with a point"
-        raise InputError(
-            f"{path}, line {line}, column {name!r}: {text[:40]!r} is not a number; {remedy}."
-        ) from None
-
-
-def _label_values(path: Path, layout: Layout, label: int) -> list[str]:
-    values = []
-    for line, cells in _cells(path, layout):
-        values.append(cells[label].strip())
-        if not values[-1]:
-            raise InputError(f"{path}, line {line}, column {layout.columns[label]!r}: no label.")
-    return values
-
-
-def _as_labels(values: list[str]) -> np.ndarray:
-    """Labels as integers where all of them are, else as text."""
-    numbers = [_integer(v) for v in values]
-    return np.array(values if None in numbers else numbers)
-
-
-def _integer(text: str) -> int | None:
-    return int(float(text)) if re.fullmatch(r"[+-]?\d{1,15}(\.0*)?", text) else None
-
-
-def _cells(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """(line number from 1, cells) of each data row; every row has the first row's width."""
-    with _text(path) as file:
-        lines = [0]
-
-        def counted() -> Iterator[str]:
-            for number, text in enumerate(file, 1):
-                lines[0] = number
-                if text.strip():
-                    yield text
-
-        rows = _split(path, counted(), layout.separator)
-        if layout.has_header:
-            next(rows)
-        for cells in rows:
-            if len(cells) != len(layout.columns):
-                raise InputError(
-                    f"{path}, line {lines[0]}: {len(cells)} cells where the first row has "
-                    f"{len(layout.columns)}."
-                )
-            yield lines[0], cells
-
-
-def _split(path: Path, lines: Iterable[str], separator: str | None) -> Iterator[list[str]]:
-    if separator is None:
-        yield from (line.split() for line in lines)
-        return
-    try:
-        yield from csv.reader(lines, delimiter=separator)
-    except csv.Error as error:
-        raise InputError(f"{path} is not a readable table: {error}.") from None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        plain_number(cell)
-    except ValueError:
-        return cell.strip().lower() in MISSING - {""}
-    return True
-
-
 @contextmanager
-def _text(path: Path) -> Iterator[IO[str]]:
-    """The file as UTF-8 text; other bytes are one clear error."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        try:
-            yield file
-        except UnicodeDecodeError:
-            raise InputError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Arrow's errors, some of which are the system's by type alone, as one line."""
+    try:
+        with damage_in_one_line(path):
+            yield
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _refuse_long_runs(path: Path, metadata: Any) -> None:
+    """A run of equal values takes a few bytes, however long it is.
+
+    What the file says of its columns one by one is not asked for: where it is damaged, Arrow ends
+    the process.
+    """
+    encoded = sum(metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups))
+    packed = min(path.stat().st_size, max(0, encoded))  # the rest may be padding
+    refuse_bomb(path, packed, 8 * metadata.num_rows * metadata.num_columns)
+
+
+class ParquetRows(streamed.Streamed):
+    """The feature columns of a table, read a row group at a time; the last one read is kept.
+
+    Missing cells make integers floats. They are known from the file's statistics; columns without
+    statistics are taken to have some.
+    """
+
+    def __init__(self, path: Path, file: Any, features: Sequence[str]):
+        import pyarrow as pa
+
+        self._path, self._file, self._features = path, file, list(features)
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        first = pa.table(next(file.iter_batches(batch_size=1, columns=self._features)))
+        if _is_vector(first, features):
+            vector = _matrix(first, features, path)
+            width, dtype = vector.shape[1], vector.dtype
+        else:
+            missing = [name for name in features if self._may_miss(name)]
+            width, dtype = len(features), _common_type(first, features, path, missing)
+        super().__init__(str(path), (file.metadata.num_rows, width), dtype)
+        self._group: tuple[int, np.ndarray] | None = None
+
+    def _may_miss(self, name: str) -> bool:
+        metadata = self._file.metadata
+        if not self._file.schema_arrow.field(name).nullable:
+            return False
+        places = {metadata.schema.column(j).path: j for j in range(metadata.num_columns)}
+        for g in range(metadata.num_row_groups):
+            statistics = metadata.row_group(g).column(places[name]).statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count:
+                return True
+        return False
+
+    def _read_group(self, g: int) -> np.ndarray:
+        if self._group is None or self._group[0] != g:
+            self._group = None  # released before the next one is read
+            with arrow_errors(self._path):
+                table = self._file.read_row_group(g, columns=self._features)
+                rows = _matrix(table, self._features, self._path).astype(self.dtype, copy=False)
+            if rows.shape[1] != self.shape[1]:
+                raise InputError(
+                    f"{self._path}, column {self._features[0]!r}: vectors differ in length."
+                )
+            self._group = g, rows
+        return self._group[1]
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._rows(np.arange(start, stop))
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        out = np.empty((len(indices), self.shape[1]), self.dtype)
+        groups = np.searchsorted(self._starts, indices, side="right") - 1
+        for g in np.unique(groups):
+            here = groups == g
+            out[here] = self._read_group(int(g))[indices[here] - self._starts[g]]
+        return out
+
+
+def _labels(values: Any, name: str, path: Path) -> tuple[np.ndarray, list[str] | None]:
+    if values.null_count:
+        raise InputError(f"{path}: column {name!r} lacks {values.null_count} labels.")
+    listed = values.to_pylist()
+    numeric = all(isinstance(v, int | float) for v in listed)
+    return encode_labels(np.array(listed if numeric else [str(v) for v in listed]), path)
+
+
+def _is_vector(table: Any, features: Sequence[str]) -> bool:
+    import pyarrow.types as pt
+
+    return len(features) == 1 and pt.is_nested(table.schema.field(features[0]).type)
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_integer(kind) or pt.is_floating(kind))
+
+
+def _matrix(table: Any, features: Sequence[str], path: Path) -> np.ndarray:
+    """The feature columns (n, features), or the one column of vectors (n, length)."""
+    if _is_vector(table, features):
+        return _vectors(table.column(features[0]), features[0], path)
+    missing = [name for name in features if table.column(name).null_count]
+    X = np.empty((table.num_rows, len(features)), _common_type(table, features, path, missing))
+    for j, name in enumerate(features):
+        X[:, j] = table.column(name).to_numpy()
+    return X
+
+
+def _common_type(
+    table: Any, features: Sequence[str], path: Path, missing: Sequence[str]
+) -> np.dtype:
+    """The narrowest type that holds every feature column (float where cells are missing)."""
+    import pyarrow.types as pt
+
+    kinds = []
+    for name in features:
+        column = table.column(name)
+        if not (_is_numeric(column.type) or pt.is_boolean(column.type)):
+            value = str(column[0].as_py())[:40]
+            raise InputError(
+                f"{path}, row 0, column {name!r}: {value!r} is not a number; remove the column "
+                f"or, if it holds labels, pass labels={name!r} (--labels {name})."
+            )
+        stored = np.uint8 if pt.is_boolean(column.type) else column.type.to_pandas_dtype()
+        kinds.append(np.result_type(stored, np.float32) if name in missing else stored)
+    return np.result_type(*kinds)
+
+
+def _vectors(column: Any, name: str, path: Path) -> np.ndarray:
+    """A column of equally long lists of numbers as (n, length)."""
+    import pyarrow.compute as pc
+    import pyarrow.types as pt
+
+    kind = column.type
+    lists = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
+    if not lists or not _is_numeric(kind.value_type):
+        raise InputError(f"{path}, column {name!r}: {kind} is not a vector of numbers.")
+    lengths = pc.unique(pc.list_value_length(column))
+    if column.null_count or len(lengths) != 1:
+        raise InputError(f"{path}, column {name!r}: vectors differ in length or are missing.")
+    return pc.list_flatten(column).to_numpy().reshape(len(column), lengths[0].as_py())

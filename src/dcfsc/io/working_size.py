@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+from dcfsc.errors import InputError
 
 MOST_VALUES = 4096
 WORKING_PIXELS = 1024
@@ -17,9 +20,21 @@ MOST_CHANNELS = 4  # more are no colors
 ALIKE = 1.05  # aspect ratios that differ by less are one
 
 
-def working_shape(sample_shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape at which images (h, w) or (c, h, w) are compared; that of other samples is kept."""
+def working_shape(sample_shape: Sequence[int], size: Any = "auto") -> tuple[int, ...]:
+    """The shape at which images (h, w) or (c, h, w) are compared; that of other samples is kept.
+
+    ``size`` is (height, width), None for images as they are, or "auto" for the rule above. Whoever
+    reads, compares or reserves room for images asks this function.
+    """
     shape = tuple(int(s) for s in sample_shape)
+    if size is None:
+        return shape
+    if not isinstance(size, str):
+        if len(shape) == 1:
+            raise InputError(
+                f"working_size={size!r} has no effect: the samples are vectors, not images."
+            )
+        return (*shape[:-2], *map(int, size))
     *channels, h, w = shape if len(shape) > 1 else (0, *shape)
     if len(shape) not in (2, 3) or math.prod(channels) > MOST_CHANNELS:
         return shape

@@ -27,6 +27,7 @@ from dcfsc.estimators.suggest import options_for
 from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.digest import digest_of_labels
+from dcfsc.io.streamed import Share
 from dcfsc.io.working_size import working_shape
 from dcfsc.journal import held
 from dcfsc.machine import resolve_device
@@ -329,21 +330,6 @@ def room_for(data: Dataset, method: str, transformer: Any = None) -> int:
         width = math.prod(working_shape(data.X.shape[1:]))
     kept = 4 * len(data) * width if method == "closed-form" else 0
     return life.ROOM_BYTES + 16 * len(data) + kept
-
-
-class Share(Streamed):
-    """Some consecutive rows of samples on disk."""
-
-    def __init__(self, source: Streamed, share: slice):
-        self._source = source
-        self._first, stop, _ = share.indices(len(source))
-        super().__init__(source.name, (stop - self._first, *source.shape[1:]), source.dtype)
-
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._source[self._first + start : self._first + stop]
-
-    def _rows(self, indices: np.ndarray) -> np.ndarray:
-        return self._source[self._first + indices]
 
 
 def _set_known(step: Any, **options: Any) -> None:
