@@ -81,4 +81,4 @@ def doctor() -> None:
         for problem in problems:
             output.say(f"error: {problem}", error=True)
         raise typer.Exit(1)
-    output.say("all well")
+    output.say("No problems found")

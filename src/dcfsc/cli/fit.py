@@ -11,20 +11,26 @@ import typer
 
 from dcfsc.cli import output
 from dcfsc.cli.options import (
+    METHOD,
+    OUTPUT,
+    TRAINING,
     ColorOption,
     DataArgument,
     DeviceOption,
     JsonOption,
     LabelsOption,
     QuietOption,
+    SeedOption,
     SizeOption,
     SkipOption,
     counts_or_auto,
     load_samples,
     number_or_name,
     numbers_by_name,
+    option,
     reading_for,
     sources,
+    switch,
 )
 from dcfsc.errors import InputError
 
@@ -53,6 +59,7 @@ def fit(
             "-k",
             metavar="K|K,K,...|auto",
             help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
+            rich_help_panel=METHOD,
         ),
     ],
     method: Annotated[
@@ -60,31 +67,24 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all. auto: "
-            "also train on views if there is a GPU, and keep what cuts less affinity.",
+            "also train on views if there is a GPU, and keep the clustering with the lower cut.",
             show_default="closed-form; dcfsc if you set an option of the training",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder for the results.", show_default="runs/DATA-METHOD"
-        ),
+        option("Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
-        typer.Option(
-            metavar="X|auto",
-            help="Ridge parameter. auto: from --subspace-dim.",
-            show_default="auto",
-        ),
+        option("Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD),
     ] = None,
     subspace_dim: Annotated[
         float | None,
-        typer.Option(
-            metavar="M", help="Expected dimension of each subspace.", show_default="3; dcfsc: 1.5"
-        ),
+        option("Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD),
     ] = None,
     representation: Annotated[
         str | None,
@@ -93,6 +93,7 @@ def fit(
             help="How samples are compared: given, metric, metric-twice, affine, counts, "
             "scattering, shifts, mirror, shifts+mirror, or auto to choose from the data.",
             show_default="auto",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     steps: Annotated[
@@ -101,6 +102,7 @@ def fit(
             metavar="N",
             help="Training steps.",
             show_default="100; views: 1500, without a GPU 300; dsc: 300",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     training: Annotated[
@@ -109,6 +111,7 @@ def fit(
             metavar="NAME",
             help="What the method dcfsc trains on: reconstruction, or views of the samples.",
             show_default="reconstruction; views for --network head",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     views: Annotated[
@@ -118,6 +121,7 @@ def fit(
             help="Changes that make a view, as in geometry,light=0.5: geometry, crop, mirror, "
             "light, contrast, color, hole, noise.",
             show_default="auto: chosen from the data",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     losses: Annotated[
@@ -127,14 +131,16 @@ def fit(
             help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
             "coding_rate, agreement, prediction, self_expression, groups.",
             show_default="contrastive,clusters; for a head also self_expression",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     affinity: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How coefficients become a graph.",
-            show_default="topk; depends on the method",
+        option(
+            "How coefficients become a graph.",
+            "NAME",
+            shown="topk; depends on the method",
+            panel=METHOD,
         ),
     ] = None,
     assign: Annotated[
@@ -143,18 +149,20 @@ def fit(
             metavar="NAME",
             help="How the embedding becomes labels.",
             show_default="filtered for closed-form and views; else kmeans",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Cluster these features instead of the samples: encoder or encoder:NAME (a "
+        option(
+            "Cluster these features instead of the samples: encoder or encoder:NAME (a "
             "pretrained network, for photographs), scattering or autoencoder.",
+            "NAME",
+            panel=METHOD,
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Initial weights of the network.")
+        str | None, option("Initial weights of the network.", "FILE", panel=TRAINING)
     ] = None,
     network: Annotated[
         str | None,
@@ -162,20 +170,25 @@ def fit(
             metavar="NAME",
             help="Architecture of the network. For views also residual, or head for features.",
             show_default="auto",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     pretrain_epochs: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Epochs of pre-training by reconstruction.",
-            show_default="60; with --weights: 0",
+        option(
+            "Epochs of pre-training by reconstruction.",
+            "N",
+            shown="60; with --weights: 0",
+            panel=TRAINING,
         ),
     ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="Learning rate of Adam.", show_default="0.001; views: 0.003"
+            metavar="X",
+            help="Learning rate of Adam.",
+            show_default="0.001; views: 0.003",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     batch_size: Annotated[
@@ -185,6 +198,7 @@ def fit(
             help="Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
             show_default="all; views: 512, without a GPU 256",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     labels: LabelsOption = None,
@@ -192,39 +206,42 @@ def fit(
     color: ColorOption = None,
     skip_broken: SkipOption = False,
     no_report: Annotated[
-        bool, typer.Option("--no-report", help="Do not write the report.")
+        bool, switch("--no-report", "Do not write the report.", panel=OUTPUT)
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the interrupted run in the folder.")
+        bool, switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT)
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--overwrite",
-            help="Replace the finished run in the folder; what is not the run's stays.",
+            "Replace the finished run in the folder; what is not the run's stays.",
+            panel=OUTPUT,
         ),
     ] = False,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How often to save the training.", show_default="30"),
+        option("How often to save the training.", "SECONDS", shown="30", panel=TRAINING),
     ] = None,
     dist_timeout: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="How long to wait for other processes of torchrun.",
-            show_default="600",
+        option(
+            "How long to wait for other processes of torchrun.",
+            "SECONDS",
+            shown="600",
+            panel=TRAINING,
         ),
     ] = None,
     fast: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--fast",
-            help="Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
+            "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
+            panel=METHOD,
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print every stage with its time.")
+        bool, switch("--verbose", "Print every stage with its time.", panel=OUTPUT)
     ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -284,7 +301,6 @@ def fit(
         resume=resume,
         overwrite=overwrite,
         report=not no_report,
-        progress=not quiet,
         timeout=dist_timeout,
         inputs=sources(data, labels),
         command=ctx.obj,

@@ -158,17 +158,17 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     if "auto" in record:
         facts.append(("kept", f"{record['method']}: {record['auto']}"))
     facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
-    if record.get("representation_") is not None:
-        facts.append(("representation", record["representation_"] + _working(record)))
-    if record.get("stability_"):
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
+    if record.get("representation") is not None:
+        facts.append(("representation", record["representation"] + _working(record)))
+    if record.get("stability"):
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability"].items())
         facts.append(("stability", scores))
     if record.get("verdict"):
         facts.append(("verdict", record["verdict"]["words"]))
-    if record["lam_"] is not None:
-        facts.append(("lam", f"{record['lam_']:.6g}"))
-    if record["effective_dof_"] is not None:
-        facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
+    if record["lam"] is not None:
+        facts.append(("lam", f"{record['lam']:.6g}"))
+    if record["effective_dof"] is not None:
+        facts.append(("degrees of freedom", f"{record['effective_dof']:.4g} (effective)"))
     facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
@@ -177,7 +177,7 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
 
 def _working(record: Mapping[str, Any]) -> str:
     """At which size images were compared, where it is not theirs."""
-    shape = record.get("working_shape_")
+    shape = record.get("working_shape")
     if shape is None or record.get("features") or list(shape) == list(record["data"]["shape"]):
         return ""
     return f" (images compared at {shape[-2]} x {shape[-1]})"

@@ -13,6 +13,7 @@ from dcfsc.cli.options import (
     DataArgument,
     DeviceOption,
     JsonOption,
+    SeedOption,
     SizeOption,
     SkipOption,
     load_samples,
@@ -44,7 +45,7 @@ def suggest_k(
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Weights of the auto-encoder.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
     color: ColorOption = None,

@@ -34,8 +34,8 @@ def summary(record: Mapping[str, Any], details: Details, present: Sequence[int])
         tiles.append(("NMI", f"{scores['nmi']:.3f}", "normalized mutual information"))
         tiles.append(("ARI", f"{scores['ari']:.3f}", "Rand index adjusted for chance"))
     tiles.append(("confidence", f"{details.confidence.mean():.2f}", "mean over all samples"))
-    if record.get("effective_dof_") is not None:
-        tiles.append(("degrees of freedom", f"{record['effective_dof_']:.3g}", "effective, tr H"))
+    if record.get("effective_dof") is not None:
+        tiles.append(("degrees of freedom", f"{record['effective_dof']:.3g}", "effective, tr H"))
     if timings:
         tiles.append(("time", seconds(sum(timings.values())), machine.get("device", "")))
     shape = " \u00d7 ".join(map(str, data["shape"]))
@@ -49,9 +49,9 @@ def summary(record: Mapping[str, Any], details: Details, present: Sequence[int])
         ("Clusters", f"{record['n_clusters']}{f', edited to {len(present)}' if edited else ''}"),
         ("Features", (record.get("features") or {}).get("name")),
         ("Seed", str(record.get("seed"))),
-        ("Representation", record.get("representation_")),
+        ("Representation", record.get("representation")),
         ("Verdict", (record.get("verdict") or {}).get("words")),
-        ("λ", f"{record['lam_']:.6g}" if record.get("lam_") is not None else None),
+        ("λ", f"{record['lam']:.6g}" if record.get("lam") is not None else None),
         ("Device", f"{machine.get('device', '')}{gpu}, {machine.get('threads', '?')} threads"),
         ("Started", f"{started} UTC"),
         ("Notes", data.get("notes")),
@@ -179,7 +179,7 @@ def losses(record: Mapping[str, Any]) -> list[dict[str, str]]:
 def ridge(record: Mapping[str, Any], details: Details) -> dict[str, Any]:
     """The lambda path with the chosen point, and the leverages."""
     found: dict[str, Any] = {"path": [], "leverage": "", "words": ""}
-    lam, dof = record.get("lam_"), record.get("effective_dof_")
+    lam, dof = record.get("lam"), record.get("effective_dof")
     if len(details.path) and lam is not None:
         grid, dofs, errors = details.path.T
         at = int(np.abs(np.log(grid / lam)).argmin())

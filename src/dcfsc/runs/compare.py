@@ -139,8 +139,8 @@ def _flows(
 
 def _side(read: _Read, rows: np.ndarray) -> Side:
     record, confidence = read.run.record, read.samples.confidence[rows]
-    chosen = record.get("representation_")
-    stability = (record.get("stability_") or {}).get(chosen)
+    chosen = record.get("representation")
+    stability = (record.get("stability") or {}).get(chosen)
     features = (record.get("features") or {}).get("name")
     scores = record.get("scores") or {}
     facts = [

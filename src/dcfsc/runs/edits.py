@@ -184,7 +184,7 @@ def read_edits(run: Run) -> Edits:
 
 
 def _is_step(step: Any, edits: Edits) -> bool:
-    """Whether ``dcfsc name`` might write the step after these edits."""
+    """Whether ``dcfsc edit`` might write the step after these edits."""
     if not isinstance(step, dict) or len(step) != 1:
         return False
     ((kind, values),) = step.items()

@@ -30,19 +30,28 @@ from .tables import formula_removed
 if TYPE_CHECKING:
     from dcfsc.report import Details
 
-FORMAT = 2
+FORMAT, OLDEST = 3, 2  # of records: what is written, and what is still read
 ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
+RENAMED = {  # since format 2, that of version 1
+    "lam_": "lam",
+    "effective_dof_": "effective_dof",
+    "representation_": "representation",
+    "stability_": "stability",
+    "working_shape_": "working_shape",
+    "view_strengths_": "augmentations",
+    "view_consistency_": "consistency",
+}
 # The types in a record, by section; float is any number, and None may stand for each.
 FIELDS: dict[str, dict[type, str]] = {
     "": {
-        str: "method command started model representation_",
+        str: "method command started model representation",
         dict: "parameters data features scores machine versions suggestion verdict timings "
-        "stability_ files",
+        "stability files",
         list: "history cluster_sizes",
         int: "n_clusters",
-        float: "confidence lam_ effective_dof_",
+        float: "confidence lam effective_dof",
     },
     "data": {
         str: "name dtype fingerprint labels notes directory",
@@ -53,7 +62,7 @@ FIELDS: dict[str, dict[type, str]] = {
     },
     "features": {str: "name file encoder", dict: "parameters"},
     "verdict": {str: "words"},
-    **{section: {float: "*"} for section in ("scores", "timings", "stability_")},
+    **{section: {float: "*"} for section in ("scores", "timings", "stability")},
 }
 
 
@@ -165,7 +174,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path} is damaged or not written by dcfsc; {AGAIN}.") from None
-    if written < FORMAT:
+    if written < OLDEST:
         raise InputError(
             f"{path} was written by an earlier dcfsc in format {written}, which is no longer read; "
             f"{AGAIN}."
@@ -175,6 +184,8 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"{path} has the format {str(record['dcfsc_run'])[:20]}; this is dcfsc {__version__}, "
             f"which reads up to format {FORMAT}. Upgrade dcfsc."
         )
+    if written < FORMAT:
+        record = {RENAMED.get(name, name): value for name, value in record.items()}
     if not complete:
         raise InputError(f"{path} is damaged: it lacks the method or the data; {AGAIN}.")
     n, clusters = record["data"]["n"], record.get("n_clusters", 1)

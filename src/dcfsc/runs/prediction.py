@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Any:
     """Load a fitted estimator: the file that ``save`` wrote, or the folder of a run.
 
     If the run computed features first, the result is a scikit-learn pipeline of the transformer and
-    the clustering. Names, merges and splits of clusters (``dcfsc name``) are not part of the model.
+    the clustering. Names, merges and splits of clusters (``dcfsc edit``) are not part of the model.
 
     Parameters
     ----------

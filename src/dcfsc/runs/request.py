@@ -40,8 +40,6 @@ class RunRequest:
         Replace the run that the folder holds, once the new one is whole.
     report : bool
         Whether to write the details and the page; a failure there is a warning, the run stays.
-    progress : bool
-        Whether the method may show a progress bar.
     timeout : float or None
         Seconds that a process of torchrun waits for another one, 600 unless given.
     inputs : tuple of Path
@@ -58,7 +56,6 @@ class RunRequest:
     resume: bool = False
     overwrite: bool = False
     report: bool = True
-    progress: bool = True
     timeout: float | None = None
     inputs: tuple[Path, ...] = ()
     command: str | None = None

@@ -34,7 +34,7 @@ CALIBRATION = (
 
 def verdict(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """What ``run.json`` says of a result, or None where no stability was measured."""
-    stability = (record.get("stability_") or {}).get(record.get("representation_"))
+    stability = (record.get("stability") or {}).get(record.get("representation"))
     if stability is None:
         return None
     level = next(level for level in CALIBRATION if stability >= level.least)
