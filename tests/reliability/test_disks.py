@@ -56,7 +56,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("no_work")
 def test_a_full_disk_is_found_before_the_work(data: Dataset, small_disk: Path) -> None:
     with pytest.raises(InputError, match="No space left on device; choose another place") as raised:
-        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run")
     assert len(str(raised.value).splitlines()) == 1
     assert list(small_disk.iterdir()) == []
 
@@ -68,7 +68,7 @@ def test_a_folder_that_takes_no_files_is_found_before_the_work(
     if subprocess.run(["mount", "-o", "remount,ro", str(small_disk)]).returncode:
         pytest.skip("may not mount a file system read-only")
     with pytest.raises(InputError, match="Read-only file system; choose another place"):
-        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run")
 
 
 @pytest.mark.usefixtures("no_work")
@@ -83,7 +83,7 @@ def test_room_is_asked_for_before_the_work(
 
     monkeypatch.setattr(os, "posix_fallocate", allocate, raising=False)
     with pytest.raises(InputError, match="No space left on device"):
-        fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run")
     assert asked == [executor.room_for(data, "closed-form", None)]
     assert asked[0] > 4 * data.X.size
     assert list(tmp_path.iterdir()) == []
@@ -92,7 +92,7 @@ def test_room_is_asked_for_before_the_work(
 def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", progress=False)
+    first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
 
     def full(self: object, path: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -19,8 +19,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.files import read_json
-from dcfsc.journal import held
-from dcfsc.ownership import Output
+from dcfsc.journal import RUN, filling, held
 from dcfsc.report import Details
 
 from .classes import matched_classes
@@ -217,9 +216,9 @@ def edit_run(
             run.details()  # knows the halves
         if edits != before:
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
-            own = Output(folder / EDITS, overwrite=True, own=folder, is_held=True)
-            with own.open() as part:
-                part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            with filling(folder, RUN, removes=()) as place:
+                text = json.dumps(content, indent=2) + "\n"
+                (place / EDITS).write_text(text, encoding="utf-8")
     return edits
 
 
