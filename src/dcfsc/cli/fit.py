@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +34,10 @@ from dcfsc.cli.options import (
 )
 from dcfsc.errors import InputError
 
+if TYPE_CHECKING:
+    from dcfsc.runs.request import RunRequest
+
+OPTIONS = ("device", "subspace_dim", "representation", "affinity", "assign")  # of the estimators
 # Options that only apply to training a network: each of them selects a network.
 TRAINING_OPTIONS = (
     "training",
@@ -253,25 +257,13 @@ def fit(
     there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
     counts = counts_or_auto(clusters)
-    options = {
+    options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
+    options |= {
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
-        "device": device,
         "lam": number_or_name(lam),
-        "subspace_dim": subspace_dim,
-        "representation": representation,
-        "training": training,
         "views": numbers_by_name("--views", views),
         "losses": numbers_by_name("--losses", losses),
-        "steps": steps,
-        "affinity": affinity,
-        "assign": assign,
-        "weights": weights,
-        "network": network,
-        "pretrain_epochs": pretrain_epochs,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "checkpoint_every": checkpoint_every,
     }
     from dcfsc.runs.life import method_in
 
@@ -282,16 +274,8 @@ def fit(
         options |= _faster(method or default, representation, assign)
     reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
-    from dcfsc.runs.automatic import execute_auto
-    from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 
-    def tell(record: dict[str, Any]) -> None:
-        output.print_facts(output.start_facts(record))
-
-    talk = not (quiet or as_json)
-    # a terminal shows facts at once; a pipe gets everything at the end, or nothing if input is bad
-    watched = talk and sys.stdout.isatty()
     request = RunRequest(
         samples,
         method or default,
@@ -305,19 +289,33 @@ def fit(
         inputs=sources(data, labels),
         command=ctx.obj,
     )
+    _carry_out(request, counts, quiet, as_json)
+
+
+def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) -> None:
+    """Make the run or the runs of a request, and print what came out."""
+    from dcfsc.runs.automatic import execute_auto
+    from dcfsc.runs.executor import execute, execute_each
+
+    def tell(record: dict[str, Any]) -> None:
+        output.print_facts(output.start_facts(record))
+
+    talk = not (quiet or as_json)
+    # a terminal shows facts at once; a pipe gets everything at the end, or nothing if input is bad
+    watched = talk and sys.stdout.isatty()
+    started = tell if watched else None
     if isinstance(counts, tuple):
-        runs = execute_each(request, counts, tell if watched else None)
+        runs = execute_each(request, counts, started)
         if as_json:
             print(json.dumps([_shown(run) for run in runs]))
         elif talk:
             if not watched:
                 tell(max(runs, key=lambda run: run.record["n_clusters"]).record)
             output.print_table(
-                output.RUN_HEADER, [output.run_row(r.record, r.folder) for r in runs]
+                output.RUN_HEADER, [output.run_row(run.record, run.folder) for run in runs]
             )
         return
-    chosen = execute_auto if method == "auto" else execute
-    run = chosen(request, tell if watched else None)
+    run = (execute_auto if request.method == "auto" else execute)(request, started)
     if run is None:  # one of many processes, and not the first
         return
     if as_json:

@@ -146,22 +146,28 @@ def read_run(run: str | os.PathLike[str]) -> Run:
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
     """The columns of a run's ``labels.csv`` as text, by name."""
-    path = folder / LABELS
+    columns = _read_table(folder / LABELS)
+    try:
+        for name in ("confidence", "next_best"):
+            np.array(columns[name], np.float64)
+    except (ValueError, KeyError):
+        raise InputError(
+            f"{folder / LABELS} is damaged, or was written by an earlier dcfsc; {AGAIN}."
+        ) from None
+    for name in {"path", "true_label"} & columns.keys():
+        columns[name] = list(map(formula_removed, columns[name]))
+    return columns
+
+
+def _read_table(path: Path) -> dict[str, list[str]]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
-        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-        for name in ("confidence", "next_best"):
-            np.array(columns[name], np.float64)
-        for name in {"path", "true_label"} & columns.keys():
-            columns[name] = list(map(formula_removed, columns[name]))
+        return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
-    except (ValueError, KeyError, csv.Error):
-        raise InputError(
-            f"{path} is damaged, or was written by an earlier dcfsc; {AGAIN}."
-        ) from None
-    return columns
+    except (ValueError, csv.Error):
+        raise InputError(f"{path} is damaged: it is not a table; {AGAIN}.") from None
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -220,10 +226,6 @@ def _is(value: Any, kind: type) -> bool:
 
 def _read_labels(path: Path) -> np.ndarray:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            labels = np.array([int(row["label"]) for row in csv.DictReader(file)], np.int64)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
-    except (ValueError, KeyError, TypeError, OverflowError, csv.Error):
+        return np.array(list(map(int, _read_table(path)["label"])), np.int64)
+    except (ValueError, KeyError, OverflowError):
         raise InputError(f"{path} is damaged in its column 'label'; {AGAIN}.") from None
-    return labels
