@@ -71,8 +71,9 @@ def suggest_k(
     transformer = None
     if features is not None:
         transformer, options = create_features(features, "closed-form", options)
-    found = suggest_for_run(samples, options, transformer, method=method, max_k=max_k)
-    suggestion = found.to_dict()
+    suggestion = suggest_for_run(
+        samples, options, transformer, method=method, max_k=max_k
+    ).to_dict()
     if as_json:
         print(json.dumps(suggestion))
         return

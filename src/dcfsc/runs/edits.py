@@ -73,12 +73,12 @@ class Edits:
     def extended(
         self, names: Mapping[str, str], merges: Sequence[Sequence[str]], splits: Sequence[str]
     ) -> Edits:
-        """These edits and one more command; what is so already is no edit."""
+        """These edits and one more command; no-op edits are dropped."""
         edits = replace(self, commands=(*self.commands, ()))
         for cluster in splits:
-            found = edits.find(cluster)
-            if not edits._is_split(found):
-                edits = edits._and({"split": [found, edits._next()]})
+            number = edits.find(cluster)
+            if not edits._is_split(number):
+                edits = edits._and({"split": [number, edits._next()]})
         for group in merges:
             members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
             if len(members) > 1:

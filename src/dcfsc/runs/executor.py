@@ -147,7 +147,8 @@ class OneProcess:
         record = self._describe(job)
         folder = life.choose_folder(request.name, request.out, request.resume)
         state = life.state_of(folder)
-        if self.alone and _returns_finished(request) and state is life.State.WHOLE:
+        goes_on = request.resume and not request.overwrite
+        if self.alone and goes_on and state is life.State.WHOLE:
             return _finished(folder, record)
         self._check_folder(folder, state, estimator)
         record["room_bytes"] = room = room_for(data, request.method, job.transformer)
@@ -157,7 +158,7 @@ class OneProcess:
             if started is not None:
                 started(record)
             fresh = request.overwrite and not request.resume
-            with checkpoint.kept(estimator, folder, request.command, fresh=fresh):
+            with checkpoint.saving(estimator, folder, request.command, fresh=fresh):
                 record["timings"] = self._fit(job)
                 job, record = self._settled(job, record)
                 record |= describe_result(data, job.estimator)
@@ -184,7 +185,8 @@ class OneProcess:
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the estimator on the samples or on their features; the seconds that each took."""
-        X, timings = job.request.data.X, {}
+        timings: dict[str, float] = {}
+        X = job.request.data.X
         if self._largest is not None:
             return {"fit_seconds": 0.0}  # the cut is a small part of the first run's time
         if job.transformer is not None:
@@ -234,7 +236,8 @@ class ManyProcesses(OneProcess):
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the share together with the other processes; the first one has all samples then."""
-        X, timings = job.request.data.X, {}
+        timings: dict[str, float] = {}
+        X = job.request.data.X
         rows = Share(X, self.share) if isinstance(X, Streamed) else X[self.share]
         device = resolve_device(job.estimator.device)
         with processes.process_group(device, self.timeout), processes.sharded():
@@ -277,10 +280,6 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
     timings[name] = round(time.perf_counter() - begin, 4)
 
 
-def _returns_finished(request: RunRequest) -> bool:
-    return request.resume and not request.overwrite
-
-
 def sources(request: RunRequest) -> set[Path]:
     """The files and folders that a run reads."""
     return {*request.inputs, *(Path(path).absolute().parent for path in request.data.paths or ())}
@@ -289,10 +288,10 @@ def sources(request: RunRequest) -> set[Path]:
 def _finished(folder: Path, record: dict[str, Any]) -> Run:
     """The whole run in the folder, if it is the one that the record describes."""
     run = read_run(folder)
-    apart = differences(run.record, record)
-    if apart:
+    fields = differences(run.record, record)
+    if fields:
         raise InputError(
-            f"{folder} holds a finished run that differs in {', '.join(apart[:5])}; add "
+            f"{folder} holds a finished run that differs in {', '.join(fields[:5])}; add "
             "--overwrite to replace it, or choose another folder with --out."
         )
     warnings.warn(

@@ -94,13 +94,13 @@ class Run:
         from dcfsc.report import read_details
 
         path = self.folder / DETAILS
-        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
-        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        details = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        known = details.clusters.max(initial=-1) < self.record["n_clusters"]
         if not known or not all(
-            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+            np.array_equal(labels, self.labels) for labels in (details.labels, details.parts // 2)
         ):
             raise InputError(f"{path} is of another run; {AGAIN}.")
-        return found
+        return details
 
 
 def read_run(run: str | os.PathLike[str]) -> Run:
@@ -139,9 +139,9 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    found = Run(folder, record, labels)
-    found.file(LABELS)
-    return found
+    whole = Run(folder, record, labels)
+    whole.file(LABELS)
+    return whole
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:

@@ -151,8 +151,8 @@ def interrupted(name: str) -> Path | None:
     """The default folder of that name that was left last with a checkpoint, or with nothing."""
     taken = takewhile(Path.is_dir, default_folders(name))
     open_to_more = (State.EMPTY, State.TRAINING)
-    found = [folder for folder in taken if state_of(folder) in open_to_more]
-    return max(found, key=lambda f: f.stat().st_mtime, default=None)
+    folders = [folder for folder in taken if state_of(folder) in open_to_more]
+    return max(folders, key=lambda f: f.stat().st_mtime, default=None)
 
 
 @contextmanager

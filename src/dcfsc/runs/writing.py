@@ -43,8 +43,8 @@ def write_run(
     if (names := data.feature_names) is not None and data.X.shape[1:] == (len(names),):
         name_features(first, names)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
-    kept = _kept_edits(folder)
-    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:
+    renames = _kept_edits(folder)
+    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=renames) as place:
         sure = certainty_columns(estimator.confidence_, estimator.next_best_)
         write_labels(place / LABELS, data, estimator.labels_, sure)
         if record["model"]:
@@ -56,7 +56,7 @@ def write_run(
         (place / RECORD).write_text(text, encoding="utf-8")
         if data.paths is not None:
             remember(place / RECORD)
-    for name in kept.values():
+    for name in renames.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
 
