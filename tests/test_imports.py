@@ -8,7 +8,7 @@ import sys
 HEAVY = {"torch", "numpy", "scipy", "sklearn", "pandas", "matplotlib", "PIL", "tensorboard"}
 HELP = [["--version"], ["--help"], ["fit", "-h"], ["predict", "--help"]]
 HELP += [["suggest-k", "--help"], ["report", "-h"]]
-HELP += [["export", "-h"], ["name", "-h"], ["compare", "-h"]]
+HELP += [["export", "-h"], ["edit", "-h"], ["compare", "-h"]]
 
 
 def loaded_after(*steps: str) -> list[set[str]]:

@@ -117,7 +117,7 @@ def test_a_digest_is_of_the_content_or_of_where_a_link_leads(
 def test_the_list_says_what_is_ours(tmp_path: Path) -> None:
     write(tmp_path, {"a": "a", "b": "b", "c/d": "d", "gone": "", "linked": "x", "mine": "a"})
     known = Filled(EXPORT, {"a": [sha("a")], "c/d": [sha("old"), sha("d")], "gone": [sha("")]})
-    known = known.adding("b", None, sha("was b")).adding("linked", sha("x"))
+    known = Filled(EXPORT, {**known.files, "b": [sha("was b")], "linked": [sha("x")]})
     known.write(tmp_path)
     assert Filled.read(tmp_path) == known
     assert known.files["b"] == [sha("was b")]

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dcfsc import ownership
+from dcfsc import journal, ownership
 from dcfsc.errors import InputError
 from dcfsc.files import is_part, part_name
-from dcfsc.journal import EXPORT, LIST, RUN, Filled, filling, held
+from dcfsc.journal import EXPORT, LIST, RUN, Filled, filling, held, settle
 from dcfsc.ownership import Output, check_place
 
 
@@ -173,8 +173,8 @@ def test_a_file_of_the_run_is_renewed_or_asked_for(run: Path) -> None:
         Output(page, own=run)
     put(Output(page, own=run, overwrite=True), "page 3")
     put(Output(run / "more.csv", own=run))
-    with held(run):
-        put(Output(page, own=run, asks=False, is_held=True), "page 4")
+    with held(run), filling(run, RUN, removes=()) as place:
+        (place / "report.html").write_text("page 4")
     record = '{"dcfsc_run": 2}'
     files = {"more.csv": "new", "report.html": "page 4", "run.json": record}
     assert content(run) == files
@@ -182,7 +182,7 @@ def test_a_file_of_the_run_is_renewed_or_asked_for(run: Path) -> None:
     assert known is not None
     assert known.kind == RUN
     assert all(known.owns(run, name) for name in files)
-    assert known.files["report.html"] == [sha("page 3"), sha("page 4")]
+    assert known.files["report.html"] == [sha("page 4")]
 
 
 def test_a_file_of_the_run_that_was_edited_is_somebodys(run: Path) -> None:
@@ -210,18 +210,19 @@ def test_a_file_of_the_run_that_was_edited_is_somebodys(run: Path) -> None:
     ]
 
 
-def test_a_kill_between_the_list_and_the_file_loses_nothing(
+def test_a_kill_before_the_last_step_loses_nothing(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*args: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    output = Output(run / "report.html", own=run, asks=False)
-    with monkeypatch.context() as patch:
-        patch.setattr(output, "_place", killed)
-        with pytest.raises(KeyboardInterrupt):
-            put(output, "page 2")
-    assert (run / "report.html").read_text() == "page"
+    for name, there in (("_write_sealed", "page"), ("_finish", "page 2")):
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                put(Output(run / "report.html", own=run, asks=False), "page 2")
+        settle(run)
+        assert (run / "report.html").read_text() == there
     put(Output(run / "report.html", own=run, asks=False), "page 3")  # still ours
     assert (run / "report.html").read_text() == "page 3"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -16,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("encoders", "heic", "pandas", "plots", "research", "tensorboard", "test")
 
 
-def claimed() -> dict[str, Version]:
-    """The lower bound of each dependency, with those of the extras that the tests install."""
+def claimed(extras: Sequence[str] = EXTRAS) -> dict[str, Version]:
+    """The lower bound of each dependency, with those of the extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
-    lines = [*project["dependencies"], *(line for name in EXTRAS for line in optional[name])]
+    lines = [*project["dependencies"], *(line for name in extras for line in optional[name])]
     bounds = {}
     for requirement in map(Requirement, lines):
         if requirement.name != "dcfsc":
@@ -35,6 +38,23 @@ def test_constraints_are_the_lower_bounds() -> None:
     pinned = [Requirement(line) for line in text.splitlines() if not line.startswith("#")]
     tested = {canonicalize_name(r.name): Version(str(r.specifier)[2:]) for r in pinned}
     assert tested == claimed()
+
+
+def test_every_import_is_declared() -> None:
+    names = {"PIL": "pillow", "sklearn": "scikit-learn"}
+    own = {"dcfsc", "research"}
+    brought = {"triton"}  # by PyTorch, where there is a GPU that it is for
+    for room, extras in (("src", EXTRAS[:-1]), ("research", (*EXTRAS, "peers"))):
+        imported = set()
+        for file in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    imported.add(str(node.module).partition(".")[0])
+        others = imported - set(sys.stdlib_module_names) - own - brought
+        packages = {canonicalize_name(names.get(name, name)) for name in others}
+        assert packages - claimed(extras).keys() == set()
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -52,8 +52,8 @@ def fitted(folder: Path, K: int, device: str, *options: str) -> dict[str, Any]:
         found = {
             "N": record["data"]["n"],
             "K": K,
-            "shape": " x ".join(map(str, record["working_shape_"])),
-            "representation": record["representation_"],
+            "shape": " x ".join(map(str, record["working_shape"])),
+            "representation": record["representation"],
             "seconds": time.perf_counter() - begin,
             "cpu_seconds": _used() - before,
             "peak_gib": usage.ru_maxrss / 2**20,

@@ -26,11 +26,6 @@ from safetensors import SafetensorError
 
 from dcfsc.errors import InputError
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
-
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -148,11 +143,12 @@ def try_lock(path: Path) -> int | None:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Take an open file's lock at once; False where the system or the file system has none."""
-    if fcntl is None:
-        return False
+    """Take an open file's lock at once; False where the file system has none."""
+    from filelock import lock_descriptor
+
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_descriptor(descriptor, blocking=False):
+            raise BlockingIOError
     except OSError as error:
         if error.errno in _WITHOUT_LOCKS:
             return False

@@ -24,7 +24,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -68,11 +68,11 @@ def digest(path: Path) -> str | None:
             return f"link {hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()}"
         if not stat.S_ISREG(mode):
             return "other"
-        found = hashlib.sha256()
+        content = hashlib.sha256()
         with open(path, "rb") as file:
             while chunk := file.read(CHUNK):
-                found.update(chunk)
-        return found.hexdigest()
+                content.update(chunk)
+        return content.hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
@@ -86,7 +86,7 @@ def digest(path: Path) -> str | None:
 class Filled:
     """What we wrote in a folder: its kind, and the digests that each file may have.
 
-    There are two digests of a file that was being replaced when the list was written.
+    Version 1 listed two digests of a file that it was replacing.
     """
 
     kind: str
@@ -106,9 +106,6 @@ class Filled:
     def owns(self, folder: Path, name: str) -> bool:
         """Whether the file is there as we wrote it."""
         return name in self.files and digest(folder / name) in self.files[name]
-
-    def adding(self, name: str, *digests: str | None) -> Filled:
-        return replace(self, files={**self.files, name: [d for d in digests if d is not None]})
 
     def write(self, folder: Path) -> None:
         _write_sealed(folder / LIST, {"kind": self.kind, "files": dict(self.files)})

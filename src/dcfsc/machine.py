@@ -70,7 +70,7 @@ def free_memory(device: torch.device | None = None) -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 1 << 62  # a system that tells nothing is not refused
+        return 1 << 62  # unknown: assume enough
 
 
 def require_memory(needed: int, n: int, method: str, device: torch.device, instead: str) -> None:
@@ -84,10 +84,10 @@ def require_memory(needed: int, n: int, method: str, device: torch.device, inste
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "dcfsc": __version__}
+    installed = {"python": platform.python_version(), "dcfsc": __version__}
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
-        found[package] = importlib.metadata.version(package)
-    return found
+        installed[package] = importlib.metadata.version(package)
+    return installed
 
 
 def machine(device: Any) -> dict[str, Any]:

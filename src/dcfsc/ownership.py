@@ -7,15 +7,15 @@ stays out.
 A file elsewhere is never ours. Where one is to be written, it is an error if there is one already;
 with ``overwrite`` the earlier file becomes ``NAME.bak``, which nothing ever removes.
 
-Commands and ``save`` have no rule of their own: they fill a folder with
-:func:`dcfsc.journal.filling`, or write one file as an :class:`Output`.
+Commands and ``save`` have no rule of their own: files of a run or an export go through
+:func:`dcfsc.journal.filling`, a file that a person named through an :class:`Output`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -31,27 +31,16 @@ from dcfsc.files import (
     sync,
     write_errors,
 )
-from dcfsc.journal import EXPORT, MOVING_SECONDS, RUN, Filled, digest, held, kind_of
+from dcfsc.journal import EXPORT, MOVING_SECONDS, RUN, Filled, filling, held, kind_of
 
 
 class Output:
     """A file to be written, of which it is known before the work that it may be.
 
-    Parameters
-    ----------
-    target : Path
-    overwrite : bool
-        Whether the person asked to replace what is there.
-    own : Path or None
-        The run that the command works on: a target in it is listed there.
-    inputs : paths
-        What the command reads; see :func:`check_place`.
-    asks : bool
-        Whether ``overwrite`` is needed even for a file of ours.
-    ours : callable or None
-        Tells by its content whether a file is ours, where no list can.
-    is_held : bool
-        Whether the caller holds the folder.
+    With ``overwrite`` a file in its place is replaced, or set aside if it is somebody's. Without
+    ``asks`` a file of ours is replaced in any case. It is ours if the run ``own``, on which the
+    command works, lists it, or if ``ours`` knows it by its content. ``inputs`` are the paths that
+    the command reads; see :func:`check_place`.
     """
 
     def __init__(
@@ -63,34 +52,35 @@ class Output:
         inputs: Iterable[Path] = (),
         asks: bool = True,
         ours: Callable[[Path], bool] | None = None,
-        is_held: bool = False,
     ):
-        self.target, self._overwrite, self._asks = Path(target), overwrite, asks
-        self._ours, self._is_held = ours, is_held
+        self.target, self._overwrite, self._asks, self._ours = Path(target), overwrite, asks, ours
         self._first: Path | None = None
         check_place(self.target, inputs=inputs, own=own)
         if self.target.is_dir():
             raise InputError(f"{self.target} is a folder; give the name of a file.")
-        inside = own is not None and self.target.parent.resolve() == Path(own).resolve()
-        self._list = Filled.read(self.target.parent) if inside else None
+        folder = self.target.parent
+        inside = own is not None and folder.resolve() == Path(own).resolve()
+        self._is_listed = inside and Filled.read(folder) is not None
         self._check()
 
     def _check(self) -> bool:
         """Whether there is a file of ours; an error for one that may not be replaced."""
-        there = os.path.lexists(self.target)
-        ours = there and (
-            self._ours(self.target)
-            if self._ours is not None
-            else self._list is not None and self._list.owns(self.target.parent, self.target.name)
-        )
-        if there and not ours and self._ours is not None:
-            raise InputError(f"{self.target} exists and is not a dcfsc model; choose another name.")
-        if there and not (self._overwrite or (ours and not self._asks)):
+        if not os.path.lexists(self.target):
+            return False
+        known = Filled.read(self.target.parent) if self._is_listed else None
+        ours = known is not None and known.owns(self.target.parent, self.target.name)
+        if self._ours is not None:
+            ours = self._ours(self.target)
+            if not ours:
+                raise InputError(
+                    f"{self.target} exists and is not a dcfsc model; choose another name."
+                )
+        if not (self._overwrite or (ours and not self._asks)):
             raise InputError(
                 f"{self.target} exists; choose another name with --out, or add --overwrite"
                 f"{' to replace it' if ours else f': it is then kept as {self.target.name}.bak'}."
             )
-        return bool(ours)
+        return ours
 
     @contextmanager
     def open(self) -> Iterator[Path]:
@@ -102,32 +92,25 @@ class Output:
         with write_errors(self.target), new_stage(folder) as stage:
             part = stage / self.target.name
             yield part
+            if self._is_listed:
+                self._place_listed(part)
+                return
             make_durable(part, stage)
-            if self._list is None:
-                self._place(part)
+            if self._check():
+                os.replace(part, self.target)
             else:
-                with nullcontext() if self._is_held else held(folder, MOVING_SECONDS):
-                    self._place_listed(part)
+                if os.path.lexists(self.target):
+                    set_aside(self.target)
+                rename_new(part, self.target)
             sync(folder)
 
     def _place_listed(self, part: Path) -> None:
-        known = Filled.read(self.target.parent)
-        assert known is not None
-        if self._first is not None:
-            self.target = _free(self._first)  # another process may have taken the name
-        self._list, name, new = known, self.target.name, digest(part)
-        before = digest(self.target) if self._check() else None
-        # both digests, so that the file is ours whichever of the two a kill leaves
-        known.adding(name, before, new).write(self.target.parent)
-        self._place(part)
-
-    def _place(self, part: Path) -> None:
-        if self._check():
-            os.replace(part, self.target)
-            return
-        if os.path.lexists(self.target):
-            set_aside(self.target)
-        rename_new(part, self.target)
+        folder = self.target.parent
+        with held(folder, MOVING_SECONDS), filling(folder, RUN, removes=()) as place:
+            if self._first is not None:
+                self.target = _free(self._first)  # another process may have taken the name
+            self._check()
+            os.replace(part, place / self.target.name)
 
     @classmethod
     def numbered(cls, target: Path, own: Path) -> Self:
@@ -164,11 +147,11 @@ def check_place(target: Path, *, inputs: Iterable[Path] = (), own: Path | None =
             f"{target} {'is' if real in read else 'holds'} what the command reads; choose another "
             "place with --out."
         )
-    mine = None if own is None else Path(own).resolve()
+    own_run = None if own is None else Path(own).resolve()
     for folder in (real, *real.parents):
-        if folder != mine and kind_of(folder) == RUN:
+        if folder != own_run and kind_of(folder) == RUN:
             raise InputError(
-                f"{target} lies in {'the' if mine is None else 'another'} run {folder}; choose "
+                f"{target} lies in {'the' if own_run is None else 'another'} run {folder}; choose "
                 "another place with --out."
             )
 

@@ -22,7 +22,7 @@ def announced() -> bool:
     return logger.isEnabledFor(logging.INFO)
 
 
-def progress(done: int, total: int) -> None:
+def progress(done: int, total: int, note: str = "") -> None:
     """Say how much of the stage is done: so many of ``total`` parts that take the same time."""
     if announced():
-        logger.info("%d of %d", done, total, extra={"done": done, "total": total})
+        logger.info("%d of %d", done, total, extra={"done": done, "total": total, "note": note})

@@ -381,9 +381,9 @@ def test_version_and_help() -> None:
     assert "predict" in dcfsc().stdout
 
 
-def test_doctor_finds_all_well() -> None:
+def test_doctor_finds_no_problem() -> None:
     result = done("doctor")
-    assert result.stdout.splitlines()[-1] == "all well"
+    assert result.stdout.splitlines()[-1] == "No problems found"
     for fact in ("torch", "threads", "blas", "clustering without error"):
         assert fact in result.stdout
 
@@ -395,7 +395,7 @@ def test_doctor_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClosedFormSubspaceClustering, "fit_predict", wrong)
     result = dcfsc("doctor")
     assert result.exit_code == 1
-    assert "all well" not in result.output
+    assert "No problems found" not in result.output
     (check,) = result.stderr.splitlines()
     assert check.startswith("error: self-check: 66.7 %")
 

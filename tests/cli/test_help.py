@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from typer.testing import CliRunner
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, processes
 from dcfsc.cli import export, predict, report, suggest
@@ -98,3 +100,27 @@ def test_an_option_of_fit_that_a_method_has_is_named_as_its_parameter():
     )
     assert not options & {"metric", "transformations"}
     assert app is not None
+
+
+def test_help_of_fit_has_panels(monkeypatch):
+    monkeypatch.setattr(app, "rich_markup_mode", "rich")
+    monkeypatch.setenv("COLUMNS", "200")
+    text = CliRunner().invoke(app, ["fit", "--help"]).stdout
+    named = {
+        panel.split(" ")[0]: set(re.findall(r"^│[ *]+(--[a-z-]+)", panel, re.MULTILINE))
+        for panel in text.split("╭─ ")[1:]
+    }
+    panels = {"Data", "Method", "Images", "Training", "Output"}
+    assert named.keys() == {"Arguments", "Options", *panels}
+    assert {"--clusters", "--lam", "--affinity", "--device"} <= named["Method"]
+    assert named["Data"] == {"--labels"}
+    assert named["Images"] == {"--size", "--color", "--skip-broken"}
+    assert {"--steps", "--weights", "--batch-size"} <= named["Training"]
+    assert {"--out", "--resume", "--overwrite", "--quiet", "--json"} <= named["Output"]
+    assert named["Options"] == {"--help"}
+
+
+def test_completion_can_be_installed():
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    assert "--install-completion" in text
+    assert "--show-completion" in text

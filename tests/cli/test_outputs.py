@@ -52,37 +52,38 @@ def rows(path: str) -> list[dict[str, str]]:
 def test_name_lists_edits_and_undoes(place: Path) -> None:
     done("fit", "points.npz", "-k", 3, *CLOSED_FORM, "--out", "run", "--quiet")
     before = Path("run/report.html").read_text()
-    assert [line.split() for line in done("name", "run").splitlines()] == [
+    assert done("name", "run") == done("edit", "run")  # its name before version 2
+    assert [line.split() for line in done("edit", "run").splitlines()] == [
         ["cluster", "name", "samples"],
         *([str(k), "30"] for k in range(3)),
     ]
-    assert done("name", "run", "1=gray seals", "--merge", "0,2", "--quiet") == ""
-    listed = json.loads(done("name", "run", "--json"))["clusters"]
+    assert done("edit", "run", "1=gray seals", "--merge", "0,2", "--quiet") == ""
+    listed = json.loads(done("edit", "run", "--json"))["clusters"]
     assert listed == [
         {"cluster": 0, "name": None, "size": 60},
         {"cluster": 1, "name": "gray seals", "size": 30},
     ]
     assert "gray seals" in Path("run/report.html").read_text()
-    assert "nothing to change" in done("name", "run", "1=gray seals")
-    assert len(done("name", "run", "--undo").splitlines()) == 4
+    assert "nothing to change" in done("edit", "run", "1=gray seals")
+    assert len(done("edit", "run", "--undo").splitlines()) == 4
     assert Path("run/report.html").read_text() == before
-    assert "no edit to undo" in refused("name", "run", "--undo")
+    assert "no edit to undo" in refused("edit", "run", "--undo")
 
 
 def test_name_refuses_in_one_line(place: Path) -> None:
     done("fit", "points.npz", "-k", 3, *CLOSED_FORM, "--out", "run", "--quiet", "--no-report")
-    assert "write CLUSTER=NAME" in refused("name", "run", "seals")
-    assert "named twice" in refused("name", "run", "0=a", "0=b")
-    assert "--merge takes two or more clusters" in refused("name", "run", "--merge", "1")
-    assert "--undo cannot be combined" in refused("name", "run", "0=a", "--undo")
-    assert "no details.npz" in refused("name", "run", "--split", "1")
-    assert "there is no run in" in refused("name", "none")
+    assert "write CLUSTER=NAME" in refused("edit", "run", "seals")
+    assert "named twice" in refused("edit", "run", "0=a", "0=b")
+    assert "--merge takes two or more clusters" in refused("edit", "run", "--merge", "1")
+    assert "--undo cannot be combined" in refused("edit", "run", "0=a", "--undo")
+    assert "no details.npz" in refused("edit", "run", "--split", "1")
+    assert "there is no run in" in refused("edit", "none")
     assert not Path("run/edits.json").exists()
 
 
 def test_edits_reach_predictions_and_exports(place: Path) -> None:
     done("fit", "points.npz", "-k", 3, *CLOSED_FORM, "--out", "run", "--quiet")
-    done("name", "run", "0=zebras", "--merge", "1,2", "--quiet")
+    done("edit", "run", "0=zebras", "--merge", "1,2", "--quiet")
     labels = read_run(Path("run")).labels
     shown = json.loads(done("predict", "run", "points.npz", "--json"))
     assert shown["labels"] == np.where(labels == 2, 1, labels).tolist()

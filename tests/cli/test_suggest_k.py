@@ -111,8 +111,8 @@ def test_fit_auto_looks_at_the_representation_that_it_takes(
     result = command("fit", "images.npy", "-k", "auto", *options)
     assert result.exit_code == 0, result.output
     record = json.loads(Path("runs/images-closed-form/run.json").read_text())
-    assert record["suggestion"]["representation"] == record["representation_"]
-    assert record["representation_"] == {"auto": "scattering", "given": "given"}[name]
+    assert record["suggestion"]["representation"] == record["representation"]
+    assert record["representation"] == {"auto": "scattering", "given": "given"}[name]
     model = ClosedFormSubspaceClustering("auto", representation=name, random_state=0)
     assert model.fit(np.abs(images)).n_clusters_ == record["n_clusters"]
 

@@ -93,7 +93,7 @@ def test_a_terminal_shows_stages_and_tables_as_they_are(
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    with watching.watching(["fit"]):
+    with watching.watching({}):
         stage("reading %s", name)
         announce("found %s", name)
         assert logger.handlers
@@ -109,7 +109,7 @@ def test_a_terminal_shows_stages_and_tables_as_they_are(
 
 
 def test_lines_of_verbose(capsys: pytest.CaptureFixture[str]) -> None:
-    with watching.watching(["fit", "--verbose"]):
+    with watching.watching({"verbose": True}):
         stage("reading %s", f"{ESCAPES}\nx")
     assert not CONTROLS.search(capsys.readouterr().err)
 

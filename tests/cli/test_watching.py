@@ -57,15 +57,52 @@ def test_a_method_without_stages_of_its_own_is_told() -> None:
     assert "clustering by lsr" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["compare", "doctor", "name", "export", "report"])
-def test_every_command_that_may_take_seconds_is_watched(
-    monkeypatch: pytest.MonkeyPatch, command: str
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["compare", "x", "y"], True),
+        (["doctor"], True),
+        (["edit", "x"], True),
+        (["name", "x"], True),
+        (["export", "x", "--to", "csv"], True),
+        (["report", "x"], True),
+        (["fit", "x", "-k", "2"], True),
+        (["fit", "x", "-k", "2", "--quiet"], False),
+        (["edit", "x", "-q"], False),
+        (["fit", "x", "-k", "2", "--json"], False),
+        (["fit", "--help"], False),
+        (["photos"], False),
+        ([], False),
+    ],
+)
+def test_every_command_shows_its_progress_unless_told_not_to(
+    words: list[str], shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watching, "_on_terminal", lambda: True)
+    begun: list[logging.Handler] = []
+
+    class Shown(logging.NullHandler):
+        def __init__(self) -> None:
+            super().__init__()
+            begun.append(self)
+
+    monkeypatch.setattr(watching, "Status", Shown)
+    CliRunner().invoke(app, words)
+    assert bool(begun) is shown
+    assert logger.handlers == []
+
+
+def test_of_many_processes_the_first_alone_shows_its_progress(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watching.watching([command, "x"]):
-        assert "starting" in screen.getvalue()
+    for rank, shown in (("1", False), ("0", True)):
+        monkeypatch.setenv("RANK", rank)
+        with watching.watching({}):
+            assert ("starting" in screen.getvalue()) is shown
 
 
 def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
@@ -74,7 +111,7 @@ def test_a_terminal_shows_the_stage_at_once_and_nothing_stays(
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watching.watching(["fit", "data"]):
+    with watching.watching({}):
         assert "starting" in screen.getvalue()
         stage("reading %s", "data")
         status = next(h for h in logger.handlers if isinstance(h, watching.Status))
@@ -92,7 +129,7 @@ def test_an_announcement_stays_on_the_terminal(monkeypatch: pytest.MonkeyPatch) 
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watching.watching(["fit", "data"]):
+    with watching.watching({}):
         stage("reading")
         announce("about %s on %s", "40 s", "2 cores")
         status = next(h for h in logger.handlers if isinstance(h, watching.Status))
@@ -108,7 +145,7 @@ def test_a_terminal_shows_how_much_is_done_and_the_time_left(
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watching.watching(["fit", "data"]):
+    with watching.watching({}):
         status = next(h for h in logger.handlers if isinstance(h, watching.Status))
 
         def left() -> str:
@@ -124,24 +161,26 @@ def test_a_terminal_shows_how_much_is_done_and_the_time_left(
         now[0] += 2.0
         progress(1, 5000)
         assert left() == "1 of 5,000, 2:46:38 left"
+        progress(2, 5000, "loss 0.5")
+        assert left() == "2 of 5,000, 1:23:18 left, loss 0.5"
         stage("cutting")
         assert left() == ""
 
 
-@pytest.mark.parametrize(
-    "words", [["fit", "x", "--quiet"], ["fit", "x", "--json"], ["photos"], ["fit", "--help"], []]
-)
-def test_nobody_is_told_who_did_not_ask(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{"quiet": True}, {"as_json": True}])
+def test_nobody_is_told_who_did_not_ask(
+    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watching.watching(words):
+    with watching.watching(options):
         assert logger.handlers == []
     assert screen.getvalue() == ""
 
 
 def test_a_pipe_gets_no_status() -> None:
-    with watching.watching(["fit", "x"]):
+    with watching.watching({}):
         assert not any(isinstance(h, watching.Status) for h in logger.handlers)
 
 

@@ -134,11 +134,11 @@ CASES |= {
         "are for --data",
     ),
     ("report", "--quiet"): (("report", "run"), ("report", "run", "--quiet"), "text"),
-    ("name", "--merge"): (("name", "run"), ("name", "run", "--merge", "0,1"), "text"),
-    ("name", "--split"): (("name", "run"), ("name", "run", "--split", "7"), "7"),
-    ("name", "--undo"): (("name", "run"), ("name", "run", "--undo"), "undo"),
-    ("name", "--quiet"): (("name", "run"), ("name", "run", "--quiet"), "text"),
-    ("name", "--json"): (("name", "run"), ("name", "run", "--json"), "text"),
+    ("edit", "--merge"): (("edit", "run"), ("edit", "run", "--merge", "0,1"), "text"),
+    ("edit", "--split"): (("edit", "run"), ("edit", "run", "--split", "7"), "7"),
+    ("edit", "--undo"): (("edit", "run"), ("edit", "run", "--undo"), "undo"),
+    ("edit", "--quiet"): (("edit", "run"), ("edit", "run", "--quiet"), "text"),
+    ("edit", "--json"): (("edit", "run"), ("edit", "run", "--json"), "text"),
     ("compare", "--out"): (
         ("compare", "run", "other"),
         ("compare", "run", "other", "--out", "page.html"),
@@ -247,6 +247,7 @@ def test_every_option_has_a_case():
     options = {
         (name, option.opts[0])
         for name, command in commands.items()
+        if not command.hidden
         for option in command.params
         if option.opts[0].startswith("--")
     }

@@ -126,7 +126,7 @@ def test_two_processes_write_the_labels_of_one(points: Path, tmp_path: Path, sta
     records = [json.loads((folder / "run.json").read_text()) for folder in (one, two)]
     assert records[1]["machine"]["processes"] == 2
     assert records[1]["machine"]["backend"] == "gloo"
-    assert records[1]["lam_"] == pytest.approx(records[0]["lam_"], rel=1e-6)
+    assert records[1]["lam"] == pytest.approx(records[0]["lam"], rel=1e-6)
     predicted = CliRunner().invoke(app, ["predict", str(two), str(points), "--device", "cpu"])
     assert predicted.exit_code == 0, predicted.output
 

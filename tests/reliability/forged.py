@@ -86,12 +86,12 @@ def write_seeds(root: Path) -> None:
     for name, features in (("1", None), ("2", "scattering")):
         out = root / "run" / name
         given = {**options, **({"J": 2} if features else {})}
-        execute(RunRequest(data, "closed-form", given, features=features, out=out, progress=False))
+        execute(RunRequest(data, "closed-form", given, features=features, out=out))
     (root / "photos").mkdir()
     for i, image in enumerate(X):
         Image.fromarray(image).save(root / f"photos/{i}.png")
     out = root / "run/3"
-    execute(RunRequest(load(root / "photos"), "closed-form", options, out=out, progress=False))
+    execute(RunRequest(load(root / "photos"), "closed-form", options, out=out))
     edit_run(out, {"0": "first"}, splits=["1"])
     (root / "model").mkdir()
     shutil.copy(root / "run/1/model.safetensors", root / "model/1.safetensors")

@@ -122,7 +122,7 @@ def _write_run(root: Path, X: np.ndarray, y: np.ndarray) -> None:
 
     options = {k: v for k, v in FAST.items() if k != "verbose"} | {"n_clusters": K}
     data = Dataset("seed", X, y)
-    execute(RunRequest(data, "dcfsc", options, out=root / "run", progress=False))
+    execute(RunRequest(data, "dcfsc", options, out=root / "run"))
     for kind, file in RUN_FILES.items():
         shutil.copy(root / "run" / file, root / kind / f"1{Path(file).suffix}")
     ClosedFormSubspaceClustering(K, random_state=0, device="cpu").fit(X).save(

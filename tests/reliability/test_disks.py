@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import subprocess
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ from typer.testing import CliRunner
 
 from dcfsc.cli import app
 from dcfsc.errors import InputError
-from dcfsc.estimators import ClosedFormSubspaceClustering
+from dcfsc.estimators import ClosedFormSubspaceClustering, ScatteringFeatures
 from dcfsc.files import is_part
 from dcfsc.io import Dataset, synthetic
+from dcfsc.io.working_size import working_shape
 from dcfsc.runs import executor
 from dcfsc.runs.folder import read_run
 
@@ -56,7 +58,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("no_work")
 def test_a_full_disk_is_found_before_the_work(data: Dataset, small_disk: Path) -> None:
     with pytest.raises(InputError, match="No space left on device; choose another place") as raised:
-        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run")
     assert len(str(raised.value).splitlines()) == 1
     assert list(small_disk.iterdir()) == []
 
@@ -68,7 +70,7 @@ def test_a_folder_that_takes_no_files_is_found_before_the_work(
     if subprocess.run(["mount", "-o", "remount,ro", str(small_disk)]).returncode:
         pytest.skip("may not mount a file system read-only")
     with pytest.raises(InputError, match="Read-only file system; choose another place"):
-        fit_run(data, "closed-form", OPTIONS, small_disk / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, small_disk / "run")
 
 
 @pytest.mark.usefixtures("no_work")
@@ -83,16 +85,28 @@ def test_room_is_asked_for_before_the_work(
 
     monkeypatch.setattr(os, "posix_fallocate", allocate, raising=False)
     with pytest.raises(InputError, match="No space left on device"):
-        fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run", progress=False)
+        fit_run(data, "closed-form", OPTIONS, tmp_path / "a" / "run")
     assert asked == [executor.room_for(data, "closed-form", None)]
     assert asked[0] > 4 * data.X.size
     assert list(tmp_path.iterdir()) == []
 
 
+def test_room_is_for_labels_and_for_the_samples_that_a_model_keeps() -> None:
+    table = Dataset("table", np.zeros((1_000, 600), np.float32))
+    images = Dataset("images", np.zeros((50, 3, 128, 128), np.uint8))
+    least = 1 << 20
+    assert executor.room_for(table, "closed-form") == least + 16 * 1_000 + 4 * 1_000 * 600
+    kept = math.prod(working_shape((3, 128, 128)))
+    assert 0 < kept <= 4096
+    assert executor.room_for(images, "closed-form") == least + 16 * 50 + 4 * 50 * kept
+    assert executor.room_for(table, "dcfsc") == least + 16 * 1_000  # latents are known later
+    assert executor.room_for(images, "closed-form", ScatteringFeatures()) == least + 16 * 50
+
+
 def test_a_disk_that_fills_up_during_the_work_leaves_the_earlier_run(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run", progress=False)
+    first = fit_run(data, "closed-form", OPTIONS, tmp_path / "run")
 
     def full(self: object, path: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

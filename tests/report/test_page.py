@@ -252,12 +252,12 @@ def test_drawing_needs_no_torch(image_run: Run) -> None:
 
 
 def test_a_page_without_a_ridge_shows_none(record: dict[str, Any], details: Details) -> None:
-    plain = {"representation_": "scattering", "lam_": None, "effective_dof_": None}
+    plain = {"representation": "scattering", "lam": None, "effective_dof": None}
     bare = replace(details, path=np.zeros((0, 3)), leverage=np.zeros(0, np.float32))
     page = render({**record, **plain}, bare)
     assert 'id="ridge"' not in page
     assert "scattering" in page
     assert "λ" not in page
-    with_ridge = render({**record, "representation_": "given"}, details)
+    with_ridge = render({**record, "representation": "given"}, details)
     assert 'id="ridge"' in with_ridge
     assert "scattering" not in with_ridge

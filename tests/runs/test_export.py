@@ -193,6 +193,33 @@ def test_parquet_of_arrays_has_the_pictures_that_are_stored(tmp_path: Path) -> N
     np.testing.assert_array_equal(images, X)
 
 
+def test_thumbnails_stand_upright(tmp_path: Path) -> None:
+    """A camera stores which side is up beside the pixels."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    upright = {}
+    for i, (size, kind) in enumerate([((20, 12), "png"), ((400, 240), "jpg")] * 3):
+        pixels = np.zeros((size[1], size[0], 3), np.uint8)
+        pixels[:, : size[0] // 2] = rng.integers(128, 256, 3)
+        exif = Image.Exif()
+        exif[0x0112] = 6  # a quarter turn clockwise makes it upright
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{i}.{kind}", exif=exif)
+        upright[f"{i}.{kind}"] = np.rot90(pixels, -1)
+    options = {**OPTIONS, "n_clusters": 2}
+    run = fit_run(load(tmp_path / "photos"), "closed-form", options, tmp_path / "run", report=True)
+    content = pq.read_table(export_run(run.folder, "parquet")).to_pydict()
+    for path, thumbnail in zip(content["path"], content["thumbnail"], strict=True):
+        image = np.asarray(Image.open(io.BytesIO(thumbnail)), np.float64)
+        expected = upright[path].astype(np.float64)
+        assert image.shape[0] > image.shape[1]
+        if path.endswith("png"):
+            np.testing.assert_array_equal(image, expected)
+        half = len(image) // 2
+        for part, same in ((image[: half - 2], expected[0, 0]), (image[half + 2 :], 0.0)):
+            assert np.abs(part - same).max() <= 12  # a JPEG is not exact
+
+
 def test_parquet_needs_the_details(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(30, 5))
     run = fit_run(Dataset("table", X), "closed-form", OPTIONS, tmp_path / "run")

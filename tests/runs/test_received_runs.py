@@ -48,11 +48,11 @@ def refused(call: Any, said: str) -> None:
     [
         *(("parameters", [1]), ("command", 3), ("started", {}), ("features", "encoder")),
         *(("scores", [1.0]), ("scores.error", "<b>"), ("scores.error", 1e400), ("scores.nmi", [])),
-        *(("scores.error", 10**400), ("stability_", 3), ("stability_.given", "x")),
-        *(("representation_", {}), ("machine", "x"), ("timings.fit_seconds", "x")),
+        *(("scores.error", 10**400), ("stability", 3), ("stability.given", "x")),
+        *(("representation", {}), ("machine", "x"), ("timings.fit_seconds", "x")),
         *(("data.name", {"a": 1}), ("data.shape", 8), ("data.directory", 7), ("data.classes", "3")),
-        *(("features.name", 3), ("verdict.words", 3), ("history", {}), ("lam_", "x")),
-        *(("cluster_sizes", 5), ("effective_dof_", True), ("suggestion", 3), ("model", {"a": 1})),
+        *(("features.name", 3), ("verdict.words", 3), ("history", {}), ("lam", "x")),
+        *(("cluster_sizes", 5), ("effective_dof", True), ("suggestion", 3), ("model", {"a": 1})),
     ],
 )
 def test_a_field_of_another_type_is_one_line(run, place, value):

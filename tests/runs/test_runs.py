@@ -73,8 +73,8 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
     assert record["machine"]["threads"] >= 1
     assert record["timings"]["fit_seconds"] >= 0
     same = ClosedFormSubspaceClustering(**OPTIONS).fit(data.X)
-    assert record["lam_"] == pytest.approx(same.lam_, rel=1e-9)
-    assert record["effective_dof_"] == pytest.approx(same.effective_dof_, rel=1e-9)
+    assert record["lam"] == pytest.approx(same.lam_, rel=1e-9)
+    assert record["effective_dof"] == pytest.approx(same.effective_dof_, rel=1e-9)
     assert record["scores"]["error"] == 0.0
     assert record["cluster_sizes"] == [30, 30, 30]
     assert record["model"] == "model.safetensors"

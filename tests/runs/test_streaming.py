@@ -30,7 +30,7 @@ data = load(sys.argv[1])
 assert isinstance(data.X, Streamed)
 options = {"n_clusters": 3, "network": MLPSpec(data.X.shape[1], (), 4), "pretrain_epochs": 0}
 options |= {"steps": 1, "batch_size": 64, "random_state": 0, "device": "cpu", "assign": "kmeans"}
-request = RunRequest(data, "dcfsc", options, out=Path(sys.argv[2]), progress=False, report=False)
+request = RunRequest(data, "dcfsc", options, out=Path(sys.argv[2]), report=False)
 run = execute(request)
 print(json.dumps({"added": peak_resident() - before, "n": len(run.labels)}))
 """

@@ -18,7 +18,7 @@ def test_the_counts_are_those_of_the_benchmark():
     counts = {level.words: [0, 0] for level in CALIBRATION}
     for draws in (draws for name, draws in figures.items() if name != "summary"):
         for draw in (draw for number, draw in draws.items() if number.isdigit()):
-            told = verdict({"stability_": draw["stability"], "representation_": draw["chosen"]})
+            told = verdict({"stability": draw["stability"], "representation": draw["chosen"]})
             measured = draw["stability"] != {"given": 1.0}  # few samples are not compared
             if told is not None and measured:
                 words = next(w for w in counts if told["words"].startswith(w + ":"))
@@ -39,7 +39,7 @@ def test_the_counts_are_those_of_the_benchmark():
     ],
 )
 def test_the_verdict_follows_the_stability_of_what_was_chosen(stability, words):
-    record = {"stability_": {"given": stability, "metric-twice": 0.5}, "representation_": "given"}
+    record = {"stability": {"given": stability, "metric-twice": 0.5}, "representation": "given"}
     told = verdict(record)
     assert told["words"].startswith(words)
     assert f"agree to {stability:.2f}" in told["words"]
@@ -47,7 +47,7 @@ def test_the_verdict_follows_the_stability_of_what_was_chosen(stability, words):
 
 
 @pytest.mark.parametrize(
-    "record", [{}, {"stability_": {}, "representation_": "given"}, {"stability_": None}]
+    "record", [{}, {"stability": {}, "representation": "given"}, {"stability": None}]
 )
 def test_without_a_stability_there_is_no_verdict(record):
     assert verdict(record) is None

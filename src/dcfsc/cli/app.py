@@ -12,9 +12,9 @@ from dcfsc._version import __version__
 from dcfsc.cli import (
     compare,
     doctor,
+    edit,
     export,
     fit,
-    name,
     predict,
     report,
     suggest,
@@ -23,7 +23,6 @@ from dcfsc.cli.errors import Command, CommandLine
 
 app = typer.Typer(
     cls=CommandLine,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
     pretty_exceptions_enable=False,
@@ -59,12 +58,13 @@ for command in (
     suggest.suggest_k,
     predict.predict,
     report.report,
-    name.name,
+    edit.edit,
     compare.compare,
     export.export,
     doctor.doctor,
 ):
     app.command(cls=Command)(command)
+app.command("name", cls=Command, hidden=True)(edit.edit)  # what it was called before version 2
 
 
 def main() -> None:

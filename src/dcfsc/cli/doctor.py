@@ -25,12 +25,12 @@ def machine_facts() -> Facts:
 
     from dcfsc.machine import machine
 
-    found = machine("auto")
+    here = machine("auto")
     pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
     blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
     return [
-        ("system", found["platform"]),
-        ("device", output.device_text(found)),
+        ("system", here["platform"]),
+        ("device", output.device_text(here)),
         ("blas", "; ".join(sorted(blas)) or "not known"),
     ]
 
@@ -81,4 +81,4 @@ def doctor() -> None:
         for problem in problems:
             output.say(f"error: {problem}", error=True)
         raise typer.Exit(1)
-    output.say("all well")
+    output.say("No problems found")

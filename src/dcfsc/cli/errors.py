@@ -16,7 +16,6 @@ from typer.core import TyperCommand, TyperGroup
 from dcfsc.cli.output import say
 from dcfsc.cli.watching import watching
 from dcfsc.errors import DcfscError, InputError, writable
-from dcfsc.progress import stage
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -32,11 +31,10 @@ class CommandLine(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.obj = writable(shlex.join(["dcfsc", *args]))
-        self.words = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with watching(self.words), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
@@ -74,7 +72,14 @@ class CommandLine(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose numbers are plain: Python, and so typer, would take 1_000 for one."""
+    """A command that shows its progress, and whose numbers are plain.
+
+    Python, and so typer, would take 1_000 for a number.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        with watching(ctx.params):
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         hints = get_type_hints(self.callback)  # Typer's releases keep the types in many places
@@ -101,7 +106,6 @@ def _fail(message: object, code: int) -> NoReturn:
 
         if not first_to_tell():
             raise typer.Exit(code)
-    stage("")
     say(one_line(f"error: {message}"), error=True)
     raise typer.Exit(code)
 

@@ -53,7 +53,7 @@ def export(
 ) -> None:
     """Export the clusters of RUN to folders, .csv or Parquet.
 
-    Clusters are exported as edited by 'dcfsc name'. The Parquet table has path, thumbnail, x, y,
+    Clusters are exported as edited by 'dcfsc edit'. The Parquet table has path, thumbnail, x, y,
     cluster, name, confidence and neighbors, ready for Embedding Atlas and FiftyOne.
     """
     from dcfsc.runs.export import export_run

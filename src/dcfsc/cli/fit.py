@@ -5,29 +5,39 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dcfsc.cli import output
 from dcfsc.cli.options import (
+    METHOD,
+    OUTPUT,
+    TRAINING,
     ColorOption,
     DataArgument,
     DeviceOption,
     JsonOption,
     LabelsOption,
     QuietOption,
+    SeedOption,
     SizeOption,
     SkipOption,
     counts_or_auto,
     load_samples,
     number_or_name,
     numbers_by_name,
+    option,
     reading_for,
     sources,
+    switch,
 )
 from dcfsc.errors import InputError
 
+if TYPE_CHECKING:
+    from dcfsc.runs.request import RunRequest
+
+OPTIONS = ("device", "subspace_dim", "representation", "affinity", "assign")  # of the estimators
 # Options that only apply to training a network: each of them selects a network.
 TRAINING_OPTIONS = (
     "training",
@@ -53,6 +63,7 @@ def fit(
             "-k",
             metavar="K|K,K,...|auto",
             help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
+            rich_help_panel=METHOD,
         ),
     ],
     method: Annotated[
@@ -60,31 +71,24 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all. auto: "
-            "also train on views if there is a GPU, and keep what cuts less affinity.",
+            "also train on views if there is a GPU, and keep the clustering with the lower cut.",
             show_default="closed-form; dcfsc if you set an option of the training",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder for the results.", show_default="runs/DATA-METHOD"
-        ),
+        option("Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
-        typer.Option(
-            metavar="X|auto",
-            help="Ridge parameter. auto: from --subspace-dim.",
-            show_default="auto",
-        ),
+        option("Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD),
     ] = None,
     subspace_dim: Annotated[
         float | None,
-        typer.Option(
-            metavar="M", help="Expected dimension of each subspace.", show_default="3; dcfsc: 1.5"
-        ),
+        option("Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD),
     ] = None,
     representation: Annotated[
         str | None,
@@ -93,6 +97,7 @@ def fit(
             help="How samples are compared: given, metric, metric-twice, affine, counts, "
             "scattering, or auto to choose from the data.",
             show_default="auto",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     steps: Annotated[
@@ -101,6 +106,7 @@ def fit(
             metavar="N",
             help="Training steps.",
             show_default="100; views: 1500, without a GPU 300; dsc: 300",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     training: Annotated[
@@ -109,6 +115,7 @@ def fit(
             metavar="NAME",
             help="What the method dcfsc trains on: reconstruction, or views of the samples.",
             show_default="reconstruction; views for --network head",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     views: Annotated[
@@ -118,6 +125,7 @@ def fit(
             help="Changes that make a view, as in geometry,light=0.5: geometry, crop, mirror, "
             "light, contrast, color, hole, noise.",
             show_default="auto: chosen from the data",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     losses: Annotated[
@@ -127,14 +135,16 @@ def fit(
             help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
             "coding_rate, agreement, prediction, self_expression, groups.",
             show_default="contrastive,clusters; for a head also self_expression",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     affinity: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How coefficients become a graph.",
-            show_default="topk; depends on the method",
+        option(
+            "How coefficients become a graph.",
+            "NAME",
+            shown="topk; depends on the method",
+            panel=METHOD,
         ),
     ] = None,
     assign: Annotated[
@@ -143,18 +153,20 @@ def fit(
             metavar="NAME",
             help="How the embedding becomes labels.",
             show_default="filtered for closed-form and views; else kmeans",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Cluster these features instead of the samples: encoder or encoder:NAME (a "
+        option(
+            "Cluster these features instead of the samples: encoder or encoder:NAME (a "
             "pretrained network, for photographs), scattering or autoencoder.",
+            "NAME",
+            panel=METHOD,
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Initial weights of the network.")
+        str | None, option("Initial weights of the network.", "FILE", panel=TRAINING)
     ] = None,
     network: Annotated[
         str | None,
@@ -162,20 +174,25 @@ def fit(
             metavar="NAME",
             help="Architecture of the network. For views also residual, or head for features.",
             show_default="auto",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     pretrain_epochs: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Epochs of pre-training by reconstruction.",
-            show_default="60; with --weights: 0",
+        option(
+            "Epochs of pre-training by reconstruction.",
+            "N",
+            shown="60; with --weights: 0",
+            panel=TRAINING,
         ),
     ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="Learning rate of Adam.", show_default="0.001; views: 0.003"
+            metavar="X",
+            help="Learning rate of Adam.",
+            show_default="0.001; views: 0.003",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     batch_size: Annotated[
@@ -185,6 +202,7 @@ def fit(
             help="Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
             show_default="all; views: 512, without a GPU 256",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     labels: LabelsOption = None,
@@ -192,39 +210,42 @@ def fit(
     color: ColorOption = None,
     skip_broken: SkipOption = False,
     no_report: Annotated[
-        bool, typer.Option("--no-report", help="Do not write the report.")
+        bool, switch("--no-report", "Do not write the report.", panel=OUTPUT)
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the interrupted run in the folder.")
+        bool, switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT)
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--overwrite",
-            help="Replace the finished run in the folder; what is not the run's stays.",
+            "Replace the finished run in the folder; what is not the run's stays.",
+            panel=OUTPUT,
         ),
     ] = False,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How often to save the training.", show_default="30"),
+        option("How often to save the training.", "SECONDS", shown="30", panel=TRAINING),
     ] = None,
     dist_timeout: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="How long to wait for other processes of torchrun.",
-            show_default="600",
+        option(
+            "How long to wait for other processes of torchrun.",
+            "SECONDS",
+            shown="600",
+            panel=TRAINING,
         ),
     ] = None,
     fast: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--fast",
-            help="Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
+            "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
+            panel=METHOD,
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print every stage with its time.")
+        bool, switch("--verbose", "Print every stage with its time.", panel=OUTPUT)
     ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -236,25 +257,13 @@ def fit(
     there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
     counts = counts_or_auto(clusters)
-    options = {
+    options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
+    options |= {
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
-        "device": device,
         "lam": number_or_name(lam),
-        "subspace_dim": subspace_dim,
-        "representation": representation,
-        "training": training,
         "views": numbers_by_name("--views", views),
         "losses": numbers_by_name("--losses", losses),
-        "steps": steps,
-        "affinity": affinity,
-        "assign": assign,
-        "weights": weights,
-        "network": network,
-        "pretrain_epochs": pretrain_epochs,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "checkpoint_every": checkpoint_every,
     }
     from dcfsc.runs.life import method_in
 
@@ -265,16 +274,8 @@ def fit(
         options |= _faster(method or default, representation, assign)
     reading = reading_for(features, device, data)
     samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
-    from dcfsc.runs.automatic import execute_auto
-    from dcfsc.runs.executor import execute, execute_each
     from dcfsc.runs.request import RunRequest
 
-    def tell(record: dict[str, Any]) -> None:
-        output.print_facts(output.start_facts(record))
-
-    talk = not (quiet or as_json)
-    # a terminal shows facts at once; a pipe gets everything at the end, or nothing if input is bad
-    watched = talk and sys.stdout.isatty()
     request = RunRequest(
         samples,
         method or default,
@@ -284,24 +285,37 @@ def fit(
         resume=resume,
         overwrite=overwrite,
         report=not no_report,
-        progress=not quiet,
         timeout=dist_timeout,
         inputs=sources(data, labels),
         command=ctx.obj,
     )
+    _carry_out(request, counts, quiet, as_json)
+
+
+def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) -> None:
+    """Make the run or the runs of a request, and print what came out."""
+    from dcfsc.runs.automatic import execute_auto
+    from dcfsc.runs.executor import execute, execute_each
+
+    def tell(record: dict[str, Any]) -> None:
+        output.print_facts(output.start_facts(record))
+
+    talk = not (quiet or as_json)
+    # a terminal shows facts at once; a pipe gets everything at the end, or nothing if input is bad
+    watched = talk and sys.stdout.isatty()
+    started = tell if watched else None
     if isinstance(counts, tuple):
-        runs = execute_each(request, counts, tell if watched else None)
+        runs = execute_each(request, counts, started)
         if as_json:
             print(json.dumps([_shown(run) for run in runs]))
         elif talk:
             if not watched:
                 tell(max(runs, key=lambda run: run.record["n_clusters"]).record)
             output.print_table(
-                output.RUN_HEADER, [output.run_row(r.record, r.folder) for r in runs]
+                output.RUN_HEADER, [output.run_row(run.record, run.folder) for run in runs]
             )
         return
-    chosen = execute_auto if method == "auto" else execute
-    run = chosen(request, tell if watched else None)
+    run = (execute_auto if request.method == "auto" else execute)(request, started)
     if run is None:  # one of many processes, and not the first
         return
     if as_json:

@@ -16,6 +16,22 @@ if TYPE_CHECKING:
     from dcfsc.io import Dataset
     from dcfsc.io.images import Reading
 
+# The panels of --help
+DATA, METHOD, IMAGES, TRAINING, OUTPUT = "Data", "Method", "Images", "Training", "Output"
+
+
+def option(
+    help: str, metavar: str | None = None, *, shown: str | bool = True, panel: str | None = None
+) -> Any:
+    """An option of a command; ``shown`` is the default to show in place of None."""
+    return typer.Option(metavar=metavar, help=help, show_default=shown, rich_help_panel=panel)
+
+
+def switch(names: str, help: str, *, panel: str | None = None) -> Any:
+    """An option that takes no value."""
+    return typer.Option(*names.split(), help=help, rich_help_panel=panel)
+
+
 DataArgument = Annotated[
     str,
     typer.Argument(
@@ -27,17 +43,19 @@ DataArgument = Annotated[
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME|FILE",
-        help="A column, array or file with labels. Used only to score the result.",
+    option(
+        "A column, array or file with labels. Used only to score the result.",
+        "NAME|FILE",
+        panel=DATA,
     ),
 ]
 SizeOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="HxW",
-        help="Resize images to this height x width.",
-        show_default="unchanged; a smaller size if images are large or differ in size",
+    option(
+        "Resize images to this height x width.",
+        "HxW",
+        shown="unchanged; a smaller size if images are large or differ in size",
+        panel=IMAGES,
     ),
 ]
 ColorOption = Annotated[
@@ -46,27 +64,35 @@ ColorOption = Annotated[
         "--color/--gray",
         help="Read images in color or in gray.",
         show_default="color if there is any",
+        rich_help_panel=IMAGES,
     ),
 ]
-SkipOption = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
-DeviceOption = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+SkipOption = Annotated[
+    bool, switch("--skip-broken", "Skip images that cannot be read.", panel=IMAGES)
+]
+DeviceOption = Annotated[str, option("auto, cpu, cuda or cuda:N.", "NAME", panel=METHOD)]
+SeedOption = Annotated[int, option("Random seed.", "N", panel=METHOD)]
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+QuietOption = Annotated[bool, switch("--quiet -q", "Print nothing but errors.", panel=OUTPUT)]
 OverwriteOption = Annotated[
     bool,
-    typer.Option(
-        "--overwrite", help="Replace the file if it exists; a file of yours is kept as NAME.bak."
+    switch(
+        "--overwrite",
+        "Replace the file if it exists; a file of yours is kept as NAME.bak.",
+        panel=OUTPUT,
     ),
 ]
 AbsoluteOption = Annotated[
     bool,
-    typer.Option(
-        "--absolute-paths", help="Give the files' whole paths, not those from the data folder on."
+    switch(
+        "--absolute-paths",
+        "Give the files' whole paths, not those from the data folder on.",
+        panel=OUTPUT,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JsonOption = Annotated[bool, switch("--json", "Print the result as JSON.", panel=OUTPUT)]
 
 
 def load_samples(

@@ -1,4 +1,4 @@
-"""What the command line prints: rich on a terminal, plain text everywhere else."""
+"""What the command line prints: plain text in columns."""
 
 from __future__ import annotations
 
@@ -30,41 +30,18 @@ def say(text: object, *, error: bool = False) -> None:
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Names and values, in two columns."""
     stage("")
-    if not sys.stdout.isatty():
-        for name, value in facts:
-            say(f"{name:<{NAME_WIDTH}}  {value}")
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold cyan", min_width=NAME_WIDTH, no_wrap=True)
-    grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(Text(name), Text(printable(value)))
-    Console().print(grid)
+        say(f"{name:<{NAME_WIDTH}}  {value}")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows of text under a header."""
     stage("")
     rows = [[printable(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in (header, *rows):
-            cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            say("  ".join(cells).rstrip())
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*header, box=box.SIMPLE_HEAD, header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        say("  ".join(cells).rstrip())
 
 
 def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -131,17 +108,14 @@ def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, st
 
 
 def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    return [
-        (
-            str(c["k"]),
-            f"{c['slope']:.2f}",
-            "" if c["separation"] is None else f"{c['separation']:.2f}",
-            "" if c["evenness"] is None else f"{c['evenness']:.2f}",
-            f"{c['agreement']:.0%}",
-            f"{c['gap']:.4f}",
-        )
-        for c in candidates
-    ]
+    def text(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    rows = []
+    for c in candidates:
+        measured = (text(c[name]) for name in ("slope", "separation", "evenness"))
+        rows.append((str(c["k"]), *measured, f"{c['agreement']:.0%}", f"{c['gap']:.4f}"))
+    return rows
 
 
 def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
@@ -158,17 +132,17 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
     if "auto" in record:
         facts.append(("kept", f"{record['method']}: {record['auto']}"))
     facts.append(("clusters", cluster_sizes(record["cluster_sizes"])))
-    if record.get("representation_") is not None:
-        facts.append(("representation", record["representation_"] + _working(record)))
-    if record.get("stability_"):
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability_"].items())
+    if record["representation"] is not None:
+        facts.append(("representation", record["representation"] + _working(record)))
+    if record["stability"]:
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in record["stability"].items())
         facts.append(("stability", scores))
-    if record.get("verdict"):
+    if record["verdict"]:
         facts.append(("verdict", record["verdict"]["words"]))
-    if record["lam_"] is not None:
-        facts.append(("lam", f"{record['lam_']:.6g}"))
-    if record["effective_dof_"] is not None:
-        facts.append(("degrees of freedom", f"{record['effective_dof_']:.4g} (effective)"))
+    if record["lam"] is not None:
+        facts.append(("lam", f"{record['lam']:.6g}"))
+    if record["effective_dof"] is not None:
+        facts.append(("degrees of freedom", f"{record['effective_dof']:.4g} (effective)"))
     facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
@@ -177,7 +151,7 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
 
 def _working(record: Mapping[str, Any]) -> str:
     """At which size images were compared, where it is not theirs."""
-    shape = record.get("working_shape_")
+    shape = record.get("working_shape")
     if shape is None or record.get("features") or list(shape) == list(record["data"]["shape"]):
         return ""
     return f" (images compared at {shape[-2]} x {shape[-1]})"

@@ -13,6 +13,7 @@ from dcfsc.cli.options import (
     DataArgument,
     DeviceOption,
     JsonOption,
+    SeedOption,
     SizeOption,
     SkipOption,
     load_samples,
@@ -44,7 +45,7 @@ def suggest_k(
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Weights of the auto-encoder.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
     color: ColorOption = None,
@@ -70,8 +71,9 @@ def suggest_k(
     transformer = None
     if features is not None:
         transformer, options = create_features(features, "closed-form", options)
-    found = suggest_for_run(samples, options, transformer, method=method, max_k=max_k)
-    suggestion = found.to_dict()
+    suggestion = suggest_for_run(
+        samples, options, transformer, method=method, max_k=max_k
+    ).to_dict()
     if as_json:
         print(json.dumps(suggestion))
         return

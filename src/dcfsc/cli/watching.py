@@ -1,36 +1,26 @@
-"""What a command is at, on the terminal from the first second on, or as lines with --verbose."""
+"""The progress of a command: a line on the terminal that changes, or a log with --verbose."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from dcfsc.errors import printable
 from dcfsc.progress import logger
 
-SILENT = {"--quiet", "-q", "--json", "--help", "-h", "--version"}
-WATCHED = {
-    "fit",
-    "predict",
-    "suggest-k",
-    "report",
-    "export",
-    "compare",
-    "name",
-    "doctor",
-}
-
 
 @contextmanager
-def watching(words: Sequence[str]) -> Iterator[None]:
-    """Show the stages of the command that the words ask for, where somebody watches."""
+def watching(options: Mapping[str, Any]) -> Iterator[None]:
+    """Show the progress of a command with these options: as a line that changes, or as a log."""
     handler: Lines | Status
-    if "--verbose" in words:
+    if options.get("verbose"):
         handler = Lines()
-    elif WATCHED & set(words[:1]) and not SILENT & set(words) and _on_terminal():
+    elif not (options.get("quiet") or options.get("as_json")) and _on_terminal():
         handler = Status()
     else:
         yield
@@ -48,7 +38,8 @@ def watching(words: Sequence[str]) -> Iterator[None]:
 
 
 def _on_terminal() -> bool:
-    return sys.stdout.isatty() and sys.stderr.isatty()
+    is_first = os.environ.get("RANK", "0") == "0"  # of many processes
+    return is_first and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 class Lines(logging.Handler):
@@ -86,7 +77,7 @@ class Status(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = printable(record.getMessage())
         if hasattr(record, "total"):
-            self._advance(record.done, record.total)  # type: ignore[attr-defined]
+            self._advance(record.done, record.total, record.note)  # type: ignore[attr-defined]
         elif hasattr(record, "stays"):
             self.shown.console.print(text, highlight=False, markup=False, emoji=False)
         elif text:
@@ -96,7 +87,7 @@ class Status(logging.Handler):
         else:
             self.shown.stop()
 
-    def _advance(self, done: int, total: int) -> None:
+    def _advance(self, done: int, total: int, note: str) -> None:
         now = time.monotonic()
         if self.began is None or done < self.began[1]:
             self.began = now, done
@@ -105,7 +96,7 @@ class Status(logging.Handler):
         if done > first and since >= 1.0:
             seconds = since / (done - first) * (total - done)
             left += f", {clock(seconds)} left"
-        self.shown.update(self.task, left=left)
+        self.shown.update(self.task, left=f"{left}, {note}" if note else left)
 
     def close(self) -> None:
         self.shown.stop()

@@ -80,8 +80,8 @@ def render(
     suggestion = record.get("suggestion") or {}
     losses = curves(record.get("history") or ())
     path = None
-    if len(details.path) and record.get("lam_") is not None:
-        path = LambdaPath.of(details.path, record["lam_"])
+    if len(details.path) and record.get("lam") is not None:
+        path = LambdaPath.of(details.path, record["lam"])
     return draw_page(
         "page.html",
         record=record,

@@ -13,11 +13,11 @@ from dcfsc import parameters, processes
 from dcfsc.errors import DivergenceError, InputError
 from dcfsc.files import WriteError, set_aside, write_errors
 
-from .life import CHECKPOINT, CHECKPOINT_METHOD, State, is_checkpoint, state_of
+from .life import CHECKPOINT, CHECKPOINT_METHOD, State, is_checkpoint
 
 
 @contextmanager
-def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> Iterator[None]:
+def saving(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> Iterator[None]:
     """Within the block training saves itself to the folder, and goes on from what is there.
 
     ``fresh`` begins again instead. A checkpoint stays whatever happens, and the error says how to
@@ -33,7 +33,7 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
                 file.unlink()
             elif os.path.lexists(file):
                 set_aside(file)
-    found = file.exists()
+    was_there = file.exists()
     estimator.set_params(checkpoint=file)
     try:
         yield
@@ -44,11 +44,11 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
             f"interrupted; training is saved; resume with: {resuming(command, folder)}"
         ) from None
     except DivergenceError:
-        if not found:
+        if not was_there:
             file.unlink(missing_ok=True)
         raise
     except InputError as error:
-        refused = found and not isinstance(error, WriteError)  # it was not this run's
+        refused = was_there and not isinstance(error, WriteError)  # it was not this run's
         if refused or not file.exists():
             raise
         more = f"Training is saved; resume with: {resuming(command, folder)}"
@@ -59,8 +59,8 @@ def kept(estimator: Any, folder: Path, command: str | None, *, fresh: bool) -> I
 
 def check(estimator: Any) -> None:
     """Refuse bad parameters before the work; one that can will have a checkpoint."""
-    kept = {"checkpoint": CHECKPOINT} if saves_itself(estimator) else {}
-    parameters.check(copy(estimator).set_params(**kept))
+    checkpoint = {"checkpoint": CHECKPOINT} if saves_itself(estimator) else {}
+    parameters.check(copy(estimator).set_params(**checkpoint))
 
 
 def saves_itself(estimator: Any) -> bool:
@@ -69,9 +69,9 @@ def saves_itself(estimator: Any) -> bool:
     return "checkpoint" in params and params["checkpoint"] is None
 
 
-def check_method(folder: Path, method: str, estimator: Any) -> None:
+def check_method(folder: Path, state: State, method: str, estimator: Any) -> None:
     """Refuse to go on with a checkpoint by a method that cannot."""
-    if state_of(folder) in (State.TRAINING, State.REPLACING) and not saves_itself(estimator):
+    if state in (State.TRAINING, State.REPLACING) and not saves_itself(estimator):
         raise InputError(
             f"{folder} holds the checkpoint of a run by {CHECKPOINT_METHOD}, which {method} cannot "
             f"resume; give --method {CHECKPOINT_METHOD}, use --overwrite instead of --resume to "

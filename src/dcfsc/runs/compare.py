@@ -140,8 +140,8 @@ def compared(runs: Sequence[Run], samples: Sequence[Samples], rows: np.ndarray) 
 def _side(run: Run, samples: Samples, rows: np.ndarray) -> Side:
     """One run, judged on these rows."""
     record, confidence = run.record, samples.confidence[rows]
-    representation = record.get("representation_")
-    stability = (record.get("stability_") or {}).get(representation)
+    representation = record.get("representation")
+    stability = (record.get("stability") or {}).get(representation)
     error = None
     if samples.true_labels is not None:
         truth = np.array(samples.true_labels)[rows]

@@ -19,8 +19,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.files import read_json
-from dcfsc.journal import held
-from dcfsc.ownership import Output
+from dcfsc.journal import RUN, filling, held
 from dcfsc.report import Details
 
 from .classes import matched_classes
@@ -74,12 +73,12 @@ class Edits:
     def extended(
         self, names: Mapping[str, str], merges: Sequence[Sequence[str]], splits: Sequence[str]
     ) -> Edits:
-        """These edits and one more command; what is so already is no edit."""
+        """These edits and one more command; no-op edits are dropped."""
         edits = replace(self, commands=(*self.commands, ()))
         for cluster in splits:
-            found = edits.find(cluster)
-            if not edits._is_split(found):
-                edits = edits._and({"split": [found, edits._next()]})
+            number = edits.find(cluster)
+            if not edits._is_split(number):
+                edits = edits._and({"split": [number, edits._next()]})
         for group in merges:
             members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
             if len(members) > 1:
@@ -184,7 +183,7 @@ def read_edits(run: Run) -> Edits:
 
 
 def _is_step(step: Any, edits: Edits) -> bool:
-    """Whether ``dcfsc name`` might write the step after these edits."""
+    """Whether ``dcfsc edit`` might write the step after these edits."""
     if not isinstance(step, dict) or len(step) != 1:
         return False
     ((kind, values),) = step.items()
@@ -217,9 +216,9 @@ def edit_run(
             run.details()  # knows the halves
         if edits != before:
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
-            own = Output(folder / EDITS, overwrite=True, own=folder, is_held=True)
-            with own.open() as part:
-                part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            with filling(folder, RUN, removes=()) as place:
+                text = json.dumps(content, indent=2) + "\n"
+                (place / EDITS).write_text(text, encoding="utf-8")
     return edits
 
 

@@ -11,7 +11,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,15 +80,16 @@ def execute_each(
         folder = life.default_folder(f"{request.name}-k{K}")
         folder = folder if request.out is None else request.out / f"k{K}"
         check_place(folder, inputs=sources(request), own=folder)
-        life.check_free(folder, resume=False, overwrite=request.overwrite)
+        state = life.state_of(folder)
+        life.check_free(folder, state, resume=False, overwrite=request.overwrite)
         requests[K] = replace(request.with_options(n_clusters=K), out=folder)
     runs: dict[int, Run] = {}
-    whole: Job | None = None
+    largest: Job | None = None
     for K, each in requests.items():
-        executor = OneProcess(each) if whole is None else CutFrom(each, whole)
+        executor = OneProcess(each, largest)
         job = executor._prepare()
-        runs[K] = executor._write(job, started if whole is None else None)
-        whole = whole or job
+        runs[K] = executor._write(job, started if largest is None else None)
+        largest = largest or job
     return [runs[K] for K in counts]
 
 
@@ -102,14 +104,19 @@ class Job:
 
 
 class OneProcess:
-    """All samples are this process's."""
+    """All samples are this process's.
+
+    A run with fewer clusters than ``largest`` is cut from that one's graph and eigenvectors.
+    """
 
     share = slice(None)
+    alone = True  # so that nobody waits for this process
 
-    def __init__(self, request: RunRequest):
+    def __init__(self, request: RunRequest, largest: Job | None = None):
         if request.timeout is not None:
             raise InputError("--dist-timeout is for many processes; start them with torchrun.")
         self.request = request.seeded()
+        self._largest = largest
 
     def run(self, started: Started | None) -> Run | None:
         """Prepare, fit and write."""
@@ -118,16 +125,18 @@ class OneProcess:
     def _prepare(self) -> Job:
         request = self.request
         data, transformer, options = request.data, None, dict(request.given)
+        if self._largest is not None:
+            K = check_n_clusters(options["n_clusters"], len(data), least=2)
+            return replace(self._largest, request=request, estimator=self._largest.estimator.cut(K))
         if request.features is not None:
             transformer, options = create_features(request.features, request.method, options)
         estimator = create(request.method, **options)
         for step in filter(None, (estimator, transformer)):
             checkpoint.check(step)
-            if not request.progress:
-                _set_known(step, verbose=False)
+            _set_known(step, verbose=False)  # the command line shows the progress
         check_finite(data.X, data.name, self.share)
         suggestion = None
-        if isinstance(options.get("n_clusters"), str) and options["n_clusters"] == "auto":
+        if options.get("n_clusters") == "auto":
             suggestion = suggest_for_run(data, options_for(estimator), transformer)
             options["n_clusters"] = suggestion.k
             estimator.set_params(n_clusters=suggestion.k)
@@ -136,20 +145,22 @@ class OneProcess:
         return Job(request, estimator, transformer, suggestion)
 
     def _write(self, job: Job, started: Started | None) -> Run:
-        request, estimator, data = job.request, job.estimator, job.request.data
+        request, estimator, data = self.request, job.estimator, job.request.data
         record = self._describe(job)
-        folder = life.choose_folder(request.name, request.out, self._resumes)
-        if self._may_be_finished and life.state_of(folder) is life.State.WHOLE:
+        folder = life.choose_folder(request.name, request.out, request.resume)
+        state = life.state_of(folder)
+        goes_on = request.resume and not request.overwrite
+        if self.alone and goes_on and state is life.State.WHOLE:
             return _finished(folder, record)
-        self._check_folder(folder, estimator)
-        fresh = self._overwrites and not self._resumes
-        room = room_for(data, request.method, job.transformer)
-        record["room_bytes"] = room
+        self._check_folder(folder, state, estimator)
+        record["room_bytes"] = room = room_for(data, request.method, job.transformer)
         with life.reserved(folder, room), held(folder):
-            self._check_folder(folder, estimator)  # another run may have ended there just now
+            # another run may have ended there just now
+            self._check_folder(folder, life.state_of(folder), estimator)
             if started is not None:
                 started(record)
-            with checkpoint.kept(estimator, folder, request.command, fresh=fresh):
+            fresh = request.overwrite and not request.resume
+            with checkpoint.saving(estimator, folder, request.command, fresh=fresh):
                 record["timings"] = self._fit(job)
                 job, record = self._settled(job, record)
                 record |= describe_result(data, job.estimator)
@@ -167,51 +178,29 @@ class OneProcess:
         """After the fit, what is written: the job, or another one in its place."""
         return job, record
 
-    def _check_folder(self, folder: Path, estimator: Any) -> None:
-        check_place(folder, inputs=sources(self.request), own=folder)
-        life.check_free(folder, resume=self._resumes, overwrite=self._overwrites)
-        if not self._overwrites:
-            checkpoint.check_method(folder, self.request.method, estimator)
-
-    @property
-    def _resumes(self) -> bool:
-        return self.request.resume
-
-    @property
-    def _overwrites(self) -> bool:
-        return self.request.overwrite
-
-    @property
-    def _may_be_finished(self) -> bool:
-        return self.request.resume and not self.request.overwrite
+    def _check_folder(self, folder: Path, state: life.State, estimator: Any) -> None:
+        request = self.request
+        check_place(folder, inputs=sources(request), own=folder)
+        life.check_free(folder, state, resume=request.resume, overwrite=request.overwrite)
+        if not request.overwrite:
+            checkpoint.check_method(folder, state, request.method, estimator)
 
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the estimator on the samples or on their features; the seconds that each took."""
-        X, timings = job.request.data.X, {}
-        begin = time.perf_counter()
+        timings: dict[str, float] = {}
+        X = job.request.data.X
+        if self._largest is not None:
+            return {"fit_seconds": 0.0}  # the cut is a small part of the first run's time
         if job.transformer is not None:
-            X = job.transformer.fit_transform(X)
-            timings["features_seconds"] = round(time.perf_counter() - begin, 4)
-            begin = time.perf_counter()
+            with _timed(timings, "features_seconds"):
+                X = job.transformer.fit_transform(X)
         stage("clustering by %s", job.request.method)
-        job.estimator.fit(X)
-        timings["fit_seconds"] = round(time.perf_counter() - begin, 4)
+        with _timed(timings, "fit_seconds"):
+            job.estimator.fit(X)
+        if (measure := getattr(job.estimator, "measure_stability", None)) is not None:
+            with _timed(timings, "stability_seconds"):
+                measure(X)
         return timings
-
-
-class CutFrom(OneProcess):
-    """A run that shares the graph and the eigenvectors of one with more clusters."""
-
-    def __init__(self, request: RunRequest, whole: Job):
-        super().__init__(request)
-        self._whole = whole
-
-    def _prepare(self) -> Job:
-        K = check_n_clusters(self.request.given["n_clusters"], len(self.request.data), least=2)
-        return Job(self.request, self._whole.estimator.cut(K), self._whole.transformer, None)
-
-    def _fit(self, job: Job) -> dict[str, float]:
-        return {"fit_seconds": 0.0}  # the cut is a small part of the first run's time
 
 
 class ManyProcesses(OneProcess):
@@ -221,13 +210,18 @@ class ManyProcesses(OneProcess):
     asked for or not.
     """
 
+    alone = False
+
     def __init__(self, request: RunRequest):
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         wait = request.timeout
         self.timeout = processes.TIMEOUT_SECONDS if wait is None else wait
         self._check(request)
         device = processes.local_device(request.given.get("device", "auto"))
-        self.request = request.with_options(device=device)
+        request = request.with_options(device=device)
+        if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0:
+            request = replace(request, resume=True, overwrite=True)
+        self.request, self._largest = request, None
         self.share = processes.shard(len(request.data), self.rank, self.size)
 
     def run(self, started: Started | None) -> Run | None:
@@ -238,32 +232,21 @@ class ManyProcesses(OneProcess):
             warnings.simplefilter("ignore")  # the first process says what there is to say
             job = self._prepare()
             # The first process's file; the others never touch it.
-            _set_known(job.estimator, verbose=False, checkpoint=life.CHECKPOINT)
+            _set_known(job.estimator, checkpoint=life.CHECKPOINT)
             self._fit(job)
         return None
 
-    @property
-    def _resumes(self) -> bool:
-        return self.request.resume or _restarted()
-
-    @property
-    def _overwrites(self) -> bool:
-        return self.request.overwrite or _restarted()
-
-    @property
-    def _may_be_finished(self) -> bool:
-        return False  # the other processes would wait for this one
-
     def _fit(self, job: Job) -> dict[str, float]:
         """Fit the share together with the other processes; the first one has all samples then."""
-        begin, X = time.perf_counter(), job.request.data.X
+        timings: dict[str, float] = {}
+        X = job.request.data.X
         rows = Share(X, self.share) if isinstance(X, Streamed) else X[self.share]
         device = resolve_device(job.estimator.device)
         with processes.process_group(device, self.timeout), processes.sharded():
-            job.estimator.fit(rows)
-            seconds = time.perf_counter() - begin
+            with _timed(timings, "fit_seconds"):
+                job.estimator.fit(rows)
             gather(job.estimator)
-        return {"fit_seconds": round(seconds, 4)}
+        return timings
 
     def _check(self, request: RunRequest) -> None:
         """What many processes cannot do is refused before they meet."""
@@ -292,22 +275,25 @@ class ManyProcesses(OneProcess):
             )
 
 
+@contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    timings[name] = round(time.perf_counter() - begin, 4)
+
+
 def sources(request: RunRequest) -> set[Path]:
     """The files and folders that a run reads."""
     return {*request.inputs, *(Path(path).absolute().parent for path in request.data.paths or ())}
 
 
-def _restarted() -> bool:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
-
-
 def _finished(folder: Path, record: dict[str, Any]) -> Run:
     """The whole run in the folder, if it is the one that the record describes."""
     run = read_run(folder)
-    apart = differences(run.record, record)
-    if apart:
+    fields = differences(run.record, record)
+    if fields:
         raise InputError(
-            f"{folder} holds a finished run that differs in {', '.join(apart[:5])}; add "
+            f"{folder} holds a finished run that differs in {', '.join(fields[:5])}; add "
             "--overwrite to replace it, or choose another folder with --out."
         )
     warnings.warn(
@@ -328,8 +314,8 @@ def room_for(data: Dataset, method: str, transformer: Any = None) -> int:
         width = transformer.open().n_features
     elif transformer is None:
         width = math.prod(working_shape(data.X.shape[1:]))
-    kept = 4 * len(data) * width if method == "closed-form" else 0
-    return life.ROOM_BYTES + 16 * len(data) + kept
+    samples = 4 * len(data) * width if method == "closed-form" else 0
+    return life.ROOM_BYTES + 16 * len(data) + samples
 
 
 def _set_known(step: Any, **options: Any) -> None:

@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,14 @@ def export_run(
             "--absolute-paths is for tables, and has no effect on folders; leave it out."
         )
     run = read_run(folder)
-    place = {"csv": CSV, "parquet": PARQUET}
     if to == "folders":
         target = out or folder.absolute().with_name(f"{folder.absolute().name}-clusters")
     else:
-        target = out or folder / place[to]
+        target = out or folder / {"csv": CSV, "parquet": PARQUET}[to]
     samples = read_samples(run, need_details=to == "parquet")
     if samples.given is None and (data is not None or absolute_paths):
-        what = "--data" if data is not None else "--absolute-paths"
-        raise InputError(f"{what} is for samples that come from files; leave it out.")
+        option = "--data" if data is not None else "--absolute-paths"
+        raise InputError(f"{option} is for samples that come from files; leave it out.")
     samples = _with_files(samples, run, to, data)
     named = named_like(target, samples.paths)
     if samples.given is not None and not absolute_paths:
@@ -242,14 +242,14 @@ def _places(
 
 def _told_apart(names: Mapping[int, str], numbered: Callable[[int, str], str]) -> dict[int, str]:
     """The names, numbered where a file system might take two of them for one."""
-    found, taken = {}, Counter(map(_one_on_disk, names.values()))
+    apart, taken = {}, Counter(map(_one_on_disk, names.values()))
     for k, name in names.items():
         if taken[_one_on_disk(name)] > 1:
             while _one_on_disk(name) in taken:
                 name = numbered(k, name)
             taken[_one_on_disk(name)] = 1
-        found[k] = name
-    return found
+        apart[k] = name
+    return apart
 
 
 def _one_on_disk(name: str) -> str:
@@ -281,69 +281,65 @@ def write_parquet(path: Path, samples: Samples) -> None:
         raise InputError(
             "a Parquet table needs the package pyarrow; install dcfsc[parquet]."
         ) from None
-    stored = _stored_thumbnails(samples)
-    kinds = {"index": pa.int64()}
-    if samples.paths is not None:
-        kinds["path"] = pa.string()
-    if samples.paths is not None or stored:
-        kinds["thumbnail"] = pa.binary()
-    kinds |= {"x": pa.float32(), "y": pa.float32(), "cluster": pa.int32(), "name": pa.string()}
-    kinds |= {"confidence": pa.float32(), "next_best": pa.int32()}
-    if samples.true_labels is not None:
-        kinds["true_label"] = pa.string()
-    near = [("ids", pa.list_(pa.int64())), ("distances", pa.list_(pa.float32()))]
-    kinds["neighbors"] = pa.struct(near)
-    schema = pa.schema(kinds)
+    columns = _columns(samples, pa)
+    schema = pa.schema({name: kind for name, (kind, _) in columns.items()})
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, len(samples.clusters), ROWS_AT_A_TIME):
-            rows = range(start, min(start + ROWS_AT_A_TIME, len(samples.clusters)))
-            content = _rows(samples, rows, stored)
-            arrays = [pa.array(content[name], kind) for name, kind in kinds.items()]
+            rows = slice(start, min(start + ROWS_AT_A_TIME, len(samples.clusters)))
+            arrays = [pa.array(values(rows), kind) for kind, values in columns.values()]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def _rows(samples: Samples, rows: range, stored: dict[int, bytes]) -> dict[str, list[Any]]:
-    details, part = samples.details, slice(rows.start, rows.stop)
+def _columns(samples: Samples, pa: Any) -> dict[str, tuple[Any, Callable[[slice], Any]]]:
+    """The type of each column, and the function that gives its values for a slice of the rows."""
+    details, clusters = samples.details, samples.clusters
     assert details is not None
-    largest = max(float(details.neighbor_weights.max(initial=0.0)), 1e-30)
-    near = []
-    for ids, weights in zip(details.neighbors[part], details.neighbor_weights[part], strict=True):
-        there = ids >= 0
-        distances = (1.0 - weights[there] / largest).tolist()
-        near.append({"ids": ids[there].tolist(), "distances": distances})
+    stored = _stored_thumbnails(details)
+    files = samples.files or [None] * len(clusters)
 
-    def of(values: Sequence[Any] | None) -> Sequence[Any]:
-        return [None] * len(rows) if values is None else values[part]
+    def thumbnails(rows: slice) -> list[bytes | None]:
+        return [_thumbnail(files[i], stored.get(i)) for i in range(rows.start, rows.stop)]
 
-    return {
-        "index": list(rows),
-        "path": of(samples.paths),
-        "thumbnail": [
-            _thumbnail(f, stored.get(i)) for f, i in zip(of(samples.files), rows, strict=True)
-        ],
-        "x": details.view[part, 0].tolist(),
-        "y": details.view[part, 1].tolist(),
-        "cluster": samples.clusters[part].tolist(),
-        "name": [samples.edits.title(k) for k in samples.clusters[part].tolist()],
-        "confidence": samples.confidence[part].tolist(),
-        "next_best": samples.next_best[part].tolist(),
-        "true_label": of(samples.true_labels),
-        "neighbors": near,
+    columns: dict[str, Any] = {"index": (pa.int64(), np.arange(len(clusters)).__getitem__)}
+    if samples.paths is not None:
+        columns["path"] = (pa.string(), samples.paths.__getitem__)
+    if samples.paths is not None or stored:
+        columns["thumbnail"] = (pa.binary(), thumbnails)
+    columns |= {
+        "x": (pa.float32(), details.view[:, 0].__getitem__),
+        "y": (pa.float32(), details.view[:, 1].__getitem__),
+        "cluster": (pa.int32(), clusters.__getitem__),
+        "name": (pa.string(), samples.names.__getitem__),
+        "confidence": (pa.float32(), samples.confidence.__getitem__),
+        "next_best": (pa.int32(), samples.next_best.__getitem__),
     }
+    if samples.true_labels is not None:
+        columns["true_label"] = (pa.string(), samples.true_labels.__getitem__)
+    near = {"ids": pa.list_(pa.int64()), "distances": pa.list_(pa.float32())}
+    columns["neighbors"] = (pa.struct(near), partial(_neighbors, details))
+    return columns
 
 
-def _stored_thumbnails(samples: Samples) -> dict[int, bytes]:
+def _neighbors(details: Details, rows: slice) -> list[dict[str, list[float]]]:
+    largest = max(float(details.neighbor_weights.max(initial=0.0)), 1e-30)
+    pairs = zip(details.neighbors[rows], details.neighbor_weights[rows], strict=True)
+    return [
+        {"ids": ids[ids >= 0].tolist(), "distances": (1.0 - weights[ids >= 0] / largest).tolist()}
+        for ids, weights in pairs
+    ]
+
+
+def _stored_thumbnails(details: Details) -> dict[int, bytes]:
     """PNG bytes of the pictures that the run's details hold, by sample."""
     from PIL import Image
 
-    details, found = samples.details, {}
-    assert details is not None
+    pictures = {}
     if details.has_images:
         for sample, pixels in zip(details.shown.tolist(), details.thumbnails, strict=True):
             file = io.BytesIO()
             Image.fromarray(pixels).save(file, "PNG")
-            found[sample] = file.getvalue()
-    return found
+            pictures[sample] = file.getvalue()
+    return pictures
 
 
 def _thumbnail(path: str | None, stored: bytes | None) -> bytes | None:

@@ -30,19 +30,28 @@ from .tables import formula_removed
 if TYPE_CHECKING:
     from dcfsc.report import Details
 
-FORMAT = 2
+FORMAT, OLDEST = 3, 2  # of records: what is written, and what is still read
 ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
+RENAMED = {  # since format 2, that of version 1
+    "lam_": "lam",
+    "effective_dof_": "effective_dof",
+    "representation_": "representation",
+    "stability_": "stability",
+    "working_shape_": "working_shape",
+    "view_strengths_": "augmentations",
+    "view_consistency_": "consistency",
+}
 # The types in a record, by section; float is any number, and None may stand for each.
 FIELDS: dict[str, dict[type, str]] = {
     "": {
-        str: "method command started model representation_",
+        str: "method command started model representation",
         dict: "parameters data features scores machine versions suggestion verdict timings "
-        "stability_ files",
+        "stability files",
         list: "history cluster_sizes",
         int: "n_clusters",
-        float: "confidence lam_ effective_dof_",
+        float: "confidence lam effective_dof",
     },
     "data": {
         str: "name dtype fingerprint labels notes directory",
@@ -53,7 +62,7 @@ FIELDS: dict[str, dict[type, str]] = {
     },
     "features": {str: "name file encoder", dict: "parameters"},
     "verdict": {str: "words"},
-    **{section: {float: "*"} for section in ("scores", "timings", "stability_")},
+    **{section: {float: "*"} for section in ("scores", "timings", "stability")},
 }
 
 
@@ -85,13 +94,13 @@ class Run:
         from dcfsc.report import read_details
 
         path = self.folder / DETAILS
-        found = read_details(path, (self.record.get("files") or {}).get(LABELS))
-        known = found.clusters.max(initial=-1) < self.record["n_clusters"]
+        details = read_details(path, (self.record.get("files") or {}).get(LABELS))
+        known = details.clusters.max(initial=-1) < self.record["n_clusters"]
         if not known or not all(
-            np.array_equal(labels, self.labels) for labels in (found.labels, found.parts // 2)
+            np.array_equal(labels, self.labels) for labels in (details.labels, details.parts // 2)
         ):
             raise InputError(f"{path} is of another run; {AGAIN}.")
-        return found
+        return details
 
 
 def read_run(run: str | os.PathLike[str]) -> Run:
@@ -130,29 +139,35 @@ def read_run(run: str | os.PathLike[str]) -> Run:
     for name in files_named(record):
         if not (folder / name).is_file():
             raise InputError(f"the run {folder} has lost its {name}; {AGAIN}.")
-    found = Run(folder, record, labels)
-    found.file(LABELS)
-    return found
+    whole = Run(folder, record, labels)
+    whole.file(LABELS)
+    return whole
 
 
 def read_columns(folder: Path) -> dict[str, list[str]]:
     """The columns of a run's ``labels.csv`` as text, by name."""
-    path = folder / LABELS
+    columns = _read_table(folder / LABELS)
+    try:
+        for name in ("confidence", "next_best"):
+            np.array(columns[name], np.float64)
+    except (ValueError, KeyError):
+        raise InputError(
+            f"{folder / LABELS} is damaged, or was written by an earlier dcfsc; {AGAIN}."
+        ) from None
+    for name in {"path", "true_label"} & columns.keys():
+        columns[name] = list(map(formula_removed, columns[name]))
+    return columns
+
+
+def _read_table(path: Path) -> dict[str, list[str]]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
-        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-        for name in ("confidence", "next_best"):
-            np.array(columns[name], np.float64)
-        for name in {"path", "true_label"} & columns.keys():
-            columns[name] = list(map(formula_removed, columns[name]))
+        return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
-    except (ValueError, KeyError, csv.Error):
-        raise InputError(
-            f"{path} is damaged, or was written by an earlier dcfsc; {AGAIN}."
-        ) from None
-    return columns
+    except (ValueError, csv.Error):
+        raise InputError(f"{path} is damaged: it is not a table; {AGAIN}.") from None
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -165,7 +180,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path} is damaged or not written by dcfsc; {AGAIN}.") from None
-    if written < FORMAT:
+    if written < OLDEST:
         raise InputError(
             f"{path} was written by an earlier dcfsc in format {written}, which is no longer read; "
             f"{AGAIN}."
@@ -175,6 +190,8 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"{path} has the format {str(record['dcfsc_run'])[:20]}; this is dcfsc {__version__}, "
             f"which reads up to format {FORMAT}. Upgrade dcfsc."
         )
+    if written < FORMAT:
+        record = {RENAMED.get(name, name): value for name, value in record.items()}
     if not complete:
         raise InputError(f"{path} is damaged: it lacks the method or the data; {AGAIN}.")
     n, clusters = record["data"]["n"], record.get("n_clusters", 1)
@@ -209,10 +226,6 @@ def _is(value: Any, kind: type) -> bool:
 
 def _read_labels(path: Path) -> np.ndarray:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            labels = np.array([int(row["label"]) for row in csv.DictReader(file)], np.int64)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; {AGAIN}.") from None
-    except (ValueError, KeyError, TypeError, OverflowError, csv.Error):
+        return np.array(list(map(int, _read_table(path)["label"])), np.int64)
+    except (ValueError, KeyError, OverflowError):
         raise InputError(f"{path} is damaged in its column 'label'; {AGAIN}.") from None
-    return labels

@@ -60,11 +60,12 @@ class State(Enum):
 
 def state_of(folder: Path) -> State:
     """The state of a settled folder; a damaged run counts as whole."""
-    if not folder.exists():
-        return State.EMPTY
-    if not folder.is_dir():
-        return State.FOREIGN
-    names = {name for name in os.listdir(folder) if not is_part(name)} - {LIST}
+    with write_errors(folder):
+        if not folder.exists():
+            return State.EMPTY
+        if not folder.is_dir():
+            return State.FOREIGN
+        names = {name for name in os.listdir(folder) if not is_part(name)} - {LIST}
     if not names:
         return State.EMPTY
     trains = is_checkpoint(folder / CHECKPOINT)
@@ -82,7 +83,7 @@ def method_in(folder: Path) -> str | None:
     """The method of the checkpoint or of the run in a folder, if it holds one."""
     with write_errors(folder):
         settle(folder)
-        state = state_of(folder)
+    state = state_of(folder)
     if state in (State.TRAINING, State.REPLACING):
         return CHECKPOINT_METHOD
     if state is State.WHOLE:
@@ -111,10 +112,8 @@ def choose_folder(name: str, out: Path | None, resume: bool = False) -> Path:
     return folder
 
 
-def check_free(folder: Path, *, resume: bool, overwrite: bool) -> None:
+def check_free(folder: Path, state: State, *, resume: bool, overwrite: bool) -> None:
     """Refuse a folder whose content a new run would destroy without having been asked to."""
-    with write_errors(folder):
-        state = state_of(folder)
     if state is State.FOREIGN:
         if not folder.is_dir():
             raise InputError(f"{folder} is a file, not a folder; choose another with --out.")
@@ -152,8 +151,8 @@ def interrupted(name: str) -> Path | None:
     """The default folder of that name that was left last with a checkpoint, or with nothing."""
     taken = takewhile(Path.is_dir, default_folders(name))
     open_to_more = (State.EMPTY, State.TRAINING)
-    found = [folder for folder in taken if state_of(folder) in open_to_more]
-    return max(found, key=lambda f: f.stat().st_mtime, default=None)
+    folders = [folder for folder in taken if state_of(folder) in open_to_more]
+    return max(folders, key=lambda f: f.stat().st_mtime, default=None)
 
 
 @contextmanager

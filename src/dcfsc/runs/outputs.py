@@ -58,12 +58,9 @@ def adopt_held(run: Path) -> None:
     if is_listed(run):
         return
     record = read_json(run / RECORD)
-    there = [name for name in _FITS if os.path.isfile(run / name)]
-    fitting = [n for n in there if not os.path.islink(run / n) and _FITS[n](run, record)]
-    listed = Filled(RUN, {})
-    for name in (RECORD, *fitting):
-        listed = listed.adding(name, digest(run / name))
-    listed.write(run)
+    files = [n for n in _FITS if os.path.isfile(run / n) and not os.path.islink(run / n)]
+    names = [RECORD, *(name for name in files if _FITS[name](run, record))]
+    Filled(RUN, {name: [str(digest(run / name))] for name in names}).write(run)
 
 
 def _labels_fit(run: Path, record: dict[str, Any]) -> bool:
@@ -90,8 +87,8 @@ def _model_fits(run: Path, record: dict[str, Any]) -> bool:
     values, params = header.get("values"), header.get("params")
     if not isinstance(values, dict) or not isinstance(params, dict):
         return False
-    found = values.get("n_clusters", params.get("n_clusters"))
-    return bool(record.get("model")) and found == record.get("n_clusters")
+    n_clusters = values.get("n_clusters", params.get("n_clusters"))
+    return bool(record.get("model")) and n_clusters == record.get("n_clusters")
 
 
 def _edits_fit(run: Path, record: dict[str, Any]) -> bool:

@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Any:
     """Load a fitted estimator: the file that ``save`` wrote, or the folder of a run.
 
     If the run computed features first, the result is a scikit-learn pipeline of the transformer and
-    the clustering. Names, merges and splits of clusters (``dcfsc name``) are not part of the model.
+    the clustering. Names, merges and splits of clusters (``dcfsc edit``) are not part of the model.
 
     Parameters
     ----------
@@ -123,14 +123,17 @@ def in_order(data: Dataset, names: Sequence[str] | None) -> Any:
         return X
     if given is None:
         if X.shape[1:] == (len(names),):
-            told = f"the columns of {data.name} have no names; they are taken in the run's order."
-            warnings.warn(told, UserWarning, stacklevel=3)
+            warnings.warn(
+                f"the columns of {data.name} have no names; they are taken in the run's order.",
+                UserWarning,
+                stacklevel=3,
+            )
         return X
     pairs = {"missing": Counter(names) - Counter(given), "extra": Counter(given) - Counter(names)}
     wrong = [f"{', '.join(map(repr, [*c][:5]))} {word}" for word, c in pairs.items() if c]
     if wrong or len(set(given)) < len(given):
-        told = " and ".join(wrong) or "some names are there twice, in another order"
-        raise InputError(f"the columns of {data.name} are not those of the run: {told}.")
+        reason = " and ".join(wrong) or "some names are there twice, in another order"
+        raise InputError(f"the columns of {data.name} are not those of the run: {reason}.")
     order = [given.index(name) for name in names]
     if isinstance(X, Streamed):
         return Derived(X, lambda rows: rows[:, order], X.shape[1:], X.dtype)
@@ -143,12 +146,12 @@ def edited_probabilities(p: np.ndarray, edits: Edits, second: np.ndarray) -> np.
     Merged clusters have the sum; of a cluster that was split, the share ``second`` (n, K) goes to
     its second half.
     """
-    found = np.zeros((len(p), int(edits.place.max()) + 1))
+    present = np.zeros((len(p), int(edits.place.max()) + 1))
     for cluster, (first, other) in enumerate(edits.place):
         share = second[:, cluster] if first != other else 0.0
-        found[:, first] += p[:, cluster] * (1.0 - share)
-        found[:, other] += p[:, cluster] * share
-    return found
+        present[:, first] += p[:, cluster] * (1.0 - share)
+        present[:, other] += p[:, cluster] * share
+    return present
 
 
 def _second_shares(model: Any, X: Any, parts: np.ndarray | None) -> np.ndarray:

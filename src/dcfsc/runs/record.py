@@ -25,15 +25,15 @@ from .life import FEATURES, MODEL
 from .request import RunRequest
 from .verdict import verdict
 
-CHOSEN = (
-    "lam_",
-    "effective_dof_",
-    "representation_",
-    "stability_",
-    "working_shape_",
-    "view_strengths_",
-    "view_consistency_",
-)
+CHOSEN = {  # attributes of the fitted estimator by their names in the record
+    "lam": "lam_",
+    "effective_dof": "effective_dof_",
+    "representation": "representation_",
+    "stability": "stability_",
+    "working_shape": "working_shape_",
+    "augmentations": "view_strengths_",
+    "consistency": "view_consistency_",
+}
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 
@@ -108,18 +108,22 @@ def fingerprint(X: Any) -> str:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """What tells two runs apart, by name, beside when, where and how watched they were done."""
-    told = [_identity(record) for record in (one, other)]
-    names = sorted(told[0].keys() | told[1].keys())
-    return [name for name in names if told[0].get(name) != told[1].get(name)]
+    """Fields in which two runs differ, ignoring time, machine and verbosity."""
+    fields, others = _identity(one), _identity(other)
+    return [n for n in sorted(fields.keys() | others.keys()) if fields.get(n) != others.get(n)]
 
 
 def _identity(record: dict[str, Any]) -> dict[str, Any]:
-    parameters = {k: v for k, v in record["parameters"].items() if k not in PASSING}
+    def choices(step: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in step["parameters"].items() if k not in PASSING}
+
     known_by = ("n", "shape", "dtype", "fingerprint", "labels")
     data = {f"data's {k}": record["data"].get(k) for k in known_by}
-    features = {"features": record.get("features")}
-    return json.loads(json.dumps({"method": record["method"], **parameters, **data, **features}))
+    features = record.get("features")
+    if features is not None:
+        features = {**features, "parameters": choices(features)}
+    fields = {"method": record["method"], **choices(record), **data, "features": features}
+    return json.loads(json.dumps(fields))
 
 
 def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters_)
     fitted = vars(estimator)
     result = {
-        **{name: fitted.get(name) for name in CHOSEN},
+        **{name: fitted.get(attribute) for name, attribute in CHOSEN.items()},
         "cluster_sizes": sizes.tolist(),
         "confidence": float(np.mean(estimator.confidence_)),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),

@@ -15,39 +15,17 @@ from dcfsc.io import Dataset
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """Cluster ``data`` by a method and write the run's folder.
+    """Cluster ``data`` by a method of the registry and write the run's folder.
 
-    Parameters
-    ----------
-    data : Dataset
-        Its labels only score the result.
-    method : str
-        A name of ``dcfsc.estimators.registry.METHODS``.
-    options : mapping
-        Parameters of its estimator, ``n_clusters`` among them; None means not given. Without
-        ``random_state`` a seed is drawn, and recorded. ``n_clusters="auto"`` takes the first of
-        :func:`dcfsc.suggest_k`'s candidates, which are recorded.
-    features : str or None
-        A name of ``dcfsc.estimators.registry.FEATURES``, computed first and clustered instead of
-        the samples. Options that are not the method's are its.
-    out : Path or None
-        A new or empty folder. None is ``runs/<data>[-<features>]-<method>``, with a number
-        appended if that is taken.
-    resume : bool
-        Go on from the folder's checkpoint, if there is one. Training keeps one there until the run
-        is whole. Where the same run was finished before, that one is returned.
-    overwrite : bool
-        Replace the run that the folder holds, once the new one is whole.
-    report : bool
-        Whether to write the details and the page; a failure there is a warning, the run stays.
-    progress : bool
-        Whether the method may show a progress bar.
-    timeout : float or None
-        Seconds that a process of torchrun waits for another one, 600 unless given.
-    inputs : tuple of Path
-        The files and folders that the data come from, which are never written to.
-    command : str or None
-        The command line, for the record.
+    ``options`` are the estimator's parameters, None where not given; those that only
+    the transformer ``features`` has are its. Without ``random_state`` a seed is drawn.
+    ``n_clusters="auto"`` takes the first of :func:`dcfsc.suggest_k`'s candidates.
+
+    ``out`` is a new or empty folder, by default ``runs/<data>[-<features>]-<method>``. ``resume``
+    goes on from the folder's checkpoint, or returns the same run if it was finished; ``overwrite``
+    replaces the run that the folder holds once the new one is whole. ``timeout`` is in seconds, for
+    processes of torchrun. ``inputs`` are the files that the data come from, which are never written
+    to, and ``command`` is the command line, for the record.
     """
 
     data: Dataset
@@ -58,7 +36,6 @@ class RunRequest:
     resume: bool = False
     overwrite: bool = False
     report: bool = True
-    progress: bool = True
     timeout: float | None = None
     inputs: tuple[Path, ...] = ()
     command: str | None = None

@@ -60,8 +60,8 @@ def sample_files(run: Run, paths: Sequence[str], data: Path | None) -> list[str 
         raise InputError(f"there is no folder {top}; say with --data where the samples are.")
     places = [_place(path, top, run.directory, resolve) for path in paths]
     with bombs_are_errors():
-        found = [place if place is not None and _is_image(place) else None for place in places]
-    out = [path for path, file in zip(paths, found, strict=True) if file is None]
+        files = [place if place is not None and _is_image(place) else None for place in places]
+    out = [path for path, file in zip(paths, files, strict=True) if file is None]
     if out:
         named = ", ".join(out[:SHOWN]) + (", ..." if out[SHOWN:] else "")
         text = (
@@ -71,7 +71,7 @@ def sample_files(run: Run, paths: Sequence[str], data: Path | None) -> list[str 
         if len(out) == len(paths):
             raise InputError(f"{text}.")
         warnings.warn(text, UserWarning, stacklevel=3)
-    return found
+    return files
 
 
 def _place(path: str, top: str, before: str, resolve: Callable[[str], str]) -> str | None:

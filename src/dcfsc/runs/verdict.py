@@ -33,7 +33,7 @@ CALIBRATION = (
 
 def verdict(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """The entry ``verdict`` of ``run.json``; None if no stability was measured."""
-    stability = (record.get("stability_") or {}).get(record.get("representation_"))
+    stability = (record.get("stability") or {}).get(record.get("representation"))
     if stability is None:
         return None
     level = next(level for level in CALIBRATION if stability >= level.lowest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from dcfsc.estimators.persistence import name_features
 from dcfsc.io import Dataset
 from dcfsc.journal import RECORD, RUN, digest, filling
-from dcfsc.ownership import Output
 from dcfsc.report import write_details, write_report
 
 from .details import describe_details
@@ -45,8 +43,8 @@ def write_run(
     if (names := data.feature_names) is not None and data.X.shape[1:] == (len(names),):
         name_features(first, names)
     spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
-    kept = _kept_edits(folder)
-    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=kept) as place:
+    renames = _kept_edits(folder)
+    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=renames) as place:
         sure = certainty_columns(estimator.confidence_, estimator.next_best_)
         write_labels(place / LABELS, data, estimator.labels_, sure)
         if record["model"]:
@@ -58,7 +56,7 @@ def write_run(
         (place / RECORD).write_text(text, encoding="utf-8")
         if data.paths is not None:
             remember(place / RECORD)
-    for name in kept.values():
+    for name in renames.values():
         warnings.warn(f"the edits of the earlier run are kept as {folder / name}.", stacklevel=2)
 
 
@@ -73,10 +71,10 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
     """Write ``details.npz`` and ``report.html`` beside a finished run, or say why not."""
     try:
         details = describe_details(estimator, data)
-        with _own(folder, DETAILS) as part:
-            write_details(part, details, record["files"][LABELS])
-        with _own(folder, REPORT) as part:
-            write_report(part, record, details, base=folder.absolute())
+        with filling(folder, RUN, removes=()) as place:
+            write_details(place / DETAILS, details, record["files"][LABELS])
+        with filling(folder, RUN, removes=()) as place:
+            write_report(place / REPORT, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
         reason = str(error).strip().splitlines()
         warnings.warn(
@@ -85,8 +83,3 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _own(folder: Path, name: str) -> AbstractContextManager[Path]:
-    """A file of the run, by who holds its folder."""
-    return Output(folder / name, overwrite=True, own=folder, is_held=True).open()

@@ -1,4 +1,4 @@
-"""The command name."""
+"""The command edit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dcfsc.cli.options import JsonOption, QuietOption, RunArgument
 from dcfsc.errors import InputError
 
 
-def name(
+def edit(
     run: RunArgument,
     names: Annotated[
         list[str] | None,
@@ -26,7 +26,7 @@ def name(
         list[str] | None,
         typer.Option(metavar="A", help="Split this cluster in two. May be repeated."),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last 'dcfsc name'.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last 'dcfsc edit'.")] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
