@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dcfsc import processes
-from dcfsc.errors import InputError
 from dcfsc.io import Streamed
 from dcfsc.io.streamed import BLOCK_BYTES, require_room
 from dcfsc.io.working_size import working_shape
@@ -33,7 +32,11 @@ class Samples:
 
     @classmethod
     def of(cls, X: Any, working_size: Any) -> Samples:
-        return cls(X, compared_shape(tuple(X.shape[1:]), working_size))
+        shape = tuple(X.shape[1:])
+        compared = working_shape(shape, working_size)
+        if compared != shape:
+            stage("images are compared at %d x %d", *compared[-2:])
+        return cls(X, compared)
 
     def rows(self, device: torch.device) -> Tensor:
         """The samples as flat rows (n, d) on the device."""
@@ -71,22 +74,6 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
         )
     place = {key: group for group, key in enumerate(everyone)}
     return np.array([place[key] for key in number], np.int64)[groups]
-
-
-def compared_shape(shape: tuple[int, ...], working_size: Any) -> tuple[int, ...]:
-    """The shape of a sample (..., h, w) when it is compared; ``working_size`` is of images."""
-    if isinstance(working_size, str):
-        reduced = working_shape(shape)
-        if reduced != shape:
-            stage("images are compared at %d x %d", *reduced[-2:])
-        return reduced
-    if working_size is None:
-        return shape
-    if len(shape) == 1:
-        raise InputError(
-            f"working_size={working_size!r} has no effect: the samples are vectors, not images."
-        )
-    return (*shape[:-2], *map(int, working_size))
 
 
 def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None) -> Tensor:
