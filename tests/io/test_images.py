@@ -254,7 +254,7 @@ class TestWorkingSize:
         assert working_shape((3, 80, 90), (10, 12)) == (3, 10, 12)
         assert working_shape((80, 90), None) == (80, 90)
         assert working_shape((3, 80, 80), "auto") == working_shape((3, 80, 80)) == (3, 32, 32)
-        with pytest.raises(InputError, match="working_size=.* has no effect"):
+        with pytest.raises(InputError, match=r"working_size=.* has no effect"):
             working_shape((64,), (8, 8))
 
     @pytest.mark.parametrize("options", [{}, {"gray": True}, {"size": (9, 9)}])

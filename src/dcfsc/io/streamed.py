@@ -308,9 +308,6 @@ def scratch_folder() -> Path:
 
 def cache_folder() -> Path:
     """The user's cache folder, whether it is there or not."""
-    try:
-        from platformdirs import user_cache_dir
+    from platformdirs import user_cache_dir
 
-        return Path(user_cache_dir("dcfsc"))
-    except ImportError:
-        return Path.home() / ".cache" / "dcfsc"
+    return Path(user_cache_dir("dcfsc"))
