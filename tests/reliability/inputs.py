@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import shutil
 import struct
@@ -79,6 +80,10 @@ def _write_tables(root: Path, flat: np.ndarray, y: np.ndarray) -> None:
     for kind, mark in (("csv", ","), ("tsv", "\t")):
         text = "\n".join(mark.join(row) for row in [header, *rows]) + "\n"
         (root / kind / f"1.{kind}").write_text(text, encoding="utf-8")
+    objects = (dict(zip(header, [*map(float, row[:-1]), row[-1]], strict=True)) for row in rows)
+    (root / "jsonl/1.jsonl").write_text("\n".join(map(json.dumps, objects)))
+    vectors = ({"v": row, "label": int(k)} for row, k in zip(flat.tolist(), y, strict=True))
+    (root / "jsonl/2.jsonl").write_text("\n".join(map(json.dumps, vectors)))
     (root / "csv/2.csv").write_text("\n".join(";".join(row[:-1]) for row in rows))
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -238,6 +243,7 @@ KINDS: dict[str, Kind] = {
     "mat": Kind(read_data, lambda r, d: malformed.odd_mat(r), 0.3, 2),
     "csv": Kind(read_data, lambda r, d: malformed.odd_table(r), 0.7, 2),
     "tsv": Kind(read_data, lambda r, d: malformed.odd_table(r), 0.7),
+    "jsonl": Kind(read_data),
     "parquet": Kind(read_data, weight=2),
     "picture": Kind(read_pictures, weight=4),
     "folder": Kind(read_pictures),

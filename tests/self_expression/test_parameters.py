@@ -36,12 +36,12 @@ DEFAULTS = [
     (
         sparse_self_expression,
         {"outliers": False, "max_iter": 9000},
-        {"alpha": 20.0, "tol": 2e-4, "drop_diagonal": False},
+        {"alpha": 20.0, "tol": 2e-4},
     ),
     (
         kernel_code,
         {"max_iter": 9000},
-        {"alpha": 20.0, "affine": False, "tol": 2e-4, "drop_diagonal": False},
+        {"alpha": 20.0, "affine": False, "tol": 2e-4},
     ),
     (elastic_net_self_expression, {}, {"alpha": 50.0, "l1_ratio": 0.95, "tol": 1e-3}),
     (low_rank_representation, {}, {"lam": 0.18, "norm": "l21", "gap": 1e-4}),

@@ -65,8 +65,14 @@ def principal_rows(C: Tensor, rank: int) -> Tensor:
     # The singular values of a symmetric matrix are its eigenvalues' magnitudes, U its eigenvectors.
     values, vectors = torch.linalg.eigh(C)
     top = values.abs().argsort(descending=True)[:rank]
-    rows = vectors[:, top] * values[top].abs().sqrt()
+    return without_noise(vectors[:, top] * values[top].abs().sqrt())
+
+
+def without_noise(rows: Tensor) -> Tensor:
+    """Rows at unit norm, but for those of rounding noise, which are zero.
+
+    A sample without coefficients has such a row, which must not be blown up to one.
+    """
     norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    # A point without coefficients has a row of rounding noise, which must not be blown up to one.
     noise = norm <= norm.max() * torch.finfo(rows.dtype).eps ** 0.5
     return torch.where(noise, 0.0, rows / norm.masked_fill(noise, 1.0))

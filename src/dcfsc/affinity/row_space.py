@@ -10,6 +10,8 @@ from torch import Tensor
 
 from dcfsc.parameters import Checked, real, table, whole
 
+from .low_rank import without_noise
+
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
 
@@ -31,9 +33,6 @@ class RowSpace(Checked):
         C = operator.dense().to(torch.float64)
         _, S, Vt = torch.linalg.svd(C, full_matrices=False)
         rank = max(1, int((self.tol * S[0] < S).sum()))
-        rows = Vt[:rank].mT * S[:rank].sqrt()
-        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        noise = norm <= norm.max() * torch.finfo(rows.dtype).eps ** 0.5
-        rows = torch.where(noise, 0.0, rows / norm.masked_fill(noise, 1.0))
+        rows = without_noise(Vt[:rank].mT * S[:rank].sqrt())
         A = (rows @ rows.mT).abs().pow(self.power)
         return 0.5 * (A + A.mT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
@@ -17,7 +17,7 @@ from .shallow import ShallowClusterer
 from .sparse import elastic_net_bytes
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LRR(ShallowClusterer):
     """Low-Rank Representation (Liu et al. 2013).
 
@@ -41,16 +41,10 @@ class LRR(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     lam: float = 0.18
     norm: Literal["l21", "l1"] = "l21"
     max_iter: int = 2000
-    scale: str = "unit"
     affinity: Any = "lrr"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(
         lam=POSITIVE | INFINITE,
@@ -68,7 +62,7 @@ eigenvalues_, n_iter_, residual_
         return 8 * (1.5 * n * n + 7 * n * d + 11 * n * r + 4 * r * r)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LRSC(ShallowClusterer):
     """Low-Rank Subspace Clustering (Vidal and Favaro 2014).
 
@@ -91,15 +85,9 @@ class LRSC(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     tau: float | None = None
     alpha: float | None = None
     scale: str = "none"
-    affinity: Any = "symmetric"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(tau=POSITIVE | NONE, alpha=POSITIVE | INFINITE | NONE)
 
@@ -111,7 +99,7 @@ eigenvalues_, n_iter_, residual_
         return 8 * (1.5 * n * n + 4 * n * d + 2 * n * r + 2 * r * r)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class EDSC(ShallowClusterer):
     """Efficient Dense Subspace Clustering (Ji, Salzmann and Li 2014).
 
@@ -138,17 +126,12 @@ class EDSC(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     l1: float = 100.0
     l2: float | None = None
     outliers: bool = True
     max_iter: int = 1000
     scale: str = "max"
     affinity: Any = "edsc"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(
         l1=POSITIVE,
@@ -167,7 +150,7 @@ eigenvalues_, n_iter_, residual_
         return 8 * (10 * n * d + max(system, 2 * n * n))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LSR(ShallowClusterer):
     """Least Squares Regression (Lu et al. 2012).
 
@@ -191,14 +174,7 @@ class LSR(ShallowClusterer):
 residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     lam: float = 0.004
-    scale: str = "unit"
-    affinity: Any = "symmetric"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(lam=POSITIVE)
 
@@ -209,7 +185,7 @@ residual_
         return 3 * size * n * n + 8 * (n * d + 4 * min(n, d) ** 2)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ADSSC(ShallowClusterer):
     """Approximate Doubly Stochastic Subspace Clustering, A-DSSC (Lim, Vidal and Haeffele 2020).
 
@@ -237,16 +213,10 @@ class ADSSC(ShallowClusterer):
 residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     eta1: float = 0.1
     eta2: float = 0.05
     eta3: float = 0.0
-    scale: str = "unit"
     affinity: Any = "auto"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(
         eta1=POSITIVE,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -48,17 +49,19 @@ def with_squares(Z: Tensor) -> Tensor:
     )
 
 
+@dataclass(eq=False, repr=False)
 class ShallowClusterer(SubspaceClusterer):
     """An estimator whose coefficients come from one call of a solver on the features."""
 
-    scale: str
-    device: Any
-    random_state: Any
+    n_clusters: int | Literal["auto"] = 8
+    _: KW_ONLY
+    scale: str = "unit"
+    affinity: Any = "symmetric"
+    assign: str = "kmeans"
+    device: Any = "auto"
+    random_state: Any = None
 
     _table = table(scale=one_of("none", "unit", "max"))
-
-    n_iter_: int
-    residual_: float
 
     def _solve(self, Z: Tensor) -> Solution:
         """The coefficients of the features Z (N, d)."""

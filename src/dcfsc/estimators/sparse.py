@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from dcfsc.self_expression.matching_pursuit import BLOCK, use_gram
 from .shallow import ShallowClusterer
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SSC(ShallowClusterer):
     """Sparse Subspace Clustering (Elhamifar and Vidal 2013).
 
@@ -45,18 +45,12 @@ class SSC(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     alpha: float = 20.0
     outliers: bool = True
     affine: bool = False
     tol: float = 2e-4
     max_iter: int | None = None
     scale: str = "none"
-    affinity: Any = "symmetric"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(
         alpha=POSITIVE, outliers=FLAG, affine=FLAG, tol=POSITIVE, max_iter=whole(1) | NONE
@@ -76,7 +70,7 @@ eigenvalues_, n_iter_, residual_
         return size * n * (3.4 * n + 11 * d)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelSSC(ShallowClusterer):
     """Kernel Sparse Subspace Clustering (Patel and Vidal 2014).
 
@@ -99,8 +93,6 @@ class KernelSSC(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     kernel: Literal["linear", "polynomial", "rbf"] = "polynomial"
     degree: int = 2
     coef0: float = 1.0
@@ -109,11 +101,6 @@ eigenvalues_, n_iter_, residual_
     affine: bool = False
     tol: float = 2e-4
     max_iter: int = 200
-    scale: str = "unit"
-    affinity: Any = "symmetric"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(
         kernel=one_of("linear", "polynomial", "rbf"),
@@ -138,7 +125,7 @@ eigenvalues_, n_iter_, residual_
         return max(56, 10 * size) * n * n
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SSCOMP(ShallowClusterer):
     """Sparse Subspace Clustering by Orthogonal Matching Pursuit (You, Robinson and Vidal 2016).
 
@@ -171,15 +158,9 @@ class SSCOMP(ShallowClusterer):
 eigenvalues_, n_iter_, residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     n_nonzero: int = 5
     tol: float = 1e-6
-    scale: str = "unit"
     affinity: Any = "magnitude"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(n_nonzero=whole(1), tol=POSITIVE)
 
@@ -195,7 +176,7 @@ eigenvalues_, n_iter_, residual_
         return gram + size * (n * d + 3 * rows * n) + codes
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class EnSC(ShallowClusterer):
     """Elastic Net Subspace Clustering (You, Li, Robinson and Vidal 2016).
 
@@ -230,17 +211,10 @@ class EnSC(ShallowClusterer):
 residual_
     """
 
-    n_clusters: int | Literal["auto"] = 8
-    _: KW_ONLY
     l1_ratio: float = 0.95
     alpha: float = 50.0
     tol: float = 1e-3
     max_iter: int = 100
-    scale: str = "unit"
-    affinity: Any = "symmetric"
-    assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
 
     _table = table(l1_ratio=real(TINY, 1.0), alpha=real(1.0), tol=POSITIVE, max_iter=whole(1))
 

@@ -136,9 +136,9 @@ def choose_keys(
 ) -> tuple[str, str | None]:
     """Which array holds the samples and which the labels, if any."""
     listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "no arrays"
-    for asked in (key, labels):
-        if asked is not None and asked not in shapes and asked != NO_LABELS:
-            raise InputError(f"{path} has no array {asked!r}; it holds {listing}.")
+    for name in (key, labels):
+        if name is not None and name not in shapes and name != NO_LABELS:
+            raise InputError(f"{path} has no array {name!r}; it holds {listing}.")
     label_key = labels if labels in shapes else None
     samples = [
         name
@@ -161,13 +161,13 @@ def choose_keys(
     if labels is None:
         vectors = [n for n, s in shapes.items() if len(s) > 0 and max(s) == np.prod(s) > 1]
         guesses = (*LABEL_KEYS, "Y") if key != "Y" else LABEL_KEYS
-        found = [n for n in guesses if n in vectors and n != key]
-        if len(found) > 1:
+        named = [n for n in guesses if n in vectors and n != key]
+        if len(named) > 1:
             raise InputError(
-                f"{path} holds {listing}: it is not clear whether {' or '.join(found)} has the "
+                f"{path} holds {listing}: it is not clear whether {' or '.join(named)} has the "
                 "labels; name it with labels='NAME' (--labels NAME)."
             )
-        label_key = found[0] if found else None
+        label_key = named[0] if named else None
     return key, label_key
 
 

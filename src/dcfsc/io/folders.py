@@ -120,9 +120,9 @@ def _choose_size(sizes: list[tuple[int, int]], gray: bool) -> tuple[tuple[int, i
         return sizes[0], ""
     different = sorted(set(sizes), key=lambda size: (prod(size), size))
     low, high = (f"{h} x {w}" for h, w in (different[0], different[-1]))
-    theirs = low if low == high else f"{len(different):,} sizes, {low} to {high},"
+    originals = low if low == high else f"{len(different):,} sizes, {low} to {high},"
     read = f"{chosen[0]} x {chosen[1]} in {'gray' if gray else 'color'}"
-    return chosen, f"images of {theirs} read at {read}; --size HxW takes another size"
+    return chosen, f"images of {originals} read at {read}; --size HxW takes another size"
 
 
 def _choose_levels(headers: list[images.Header]) -> tuple[tuple[int, int], list[str]]:
@@ -148,8 +148,8 @@ def _find_images(folder: Path) -> tuple[list[Path], list[str] | None, str]:
     skipped = "; ".join([*([_skipped(others)] if others else []), *left_out])
     groups = [
         (image, writable(sub.name))
-        for sub, found in sorted(grouped.items(), key=lambda item: natural_order(item[0]))
-        for image in sorted(found, key=natural_order)
+        for sub, files in sorted(grouped.items(), key=lambda item: natural_order(item[0]))
+        for image in sorted(files, key=natural_order)
     ]
     if flat and groups:
         raise InputError(
@@ -205,8 +205,8 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
         if kind_of(path) is not None:
             written += 1
             continue
-        found, subs, more = _entries(path, links)
-        groups[group] += found
+        files, subs, more = _entries(path, links)
+        groups[group] += files
         others += more
         here += [(sub, group) for sub in reversed(subs) if not sub.is_symlink()]
         linked += [(sub, group) for sub in subs if sub.is_symlink()]
@@ -215,7 +215,7 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, list[Path]], Counter[str
         last = sorted(chain(flat, *groups.values()), key=lambda i: (i in links, natural_order(i)))
         again = links - {*{_identity(image): image for image in reversed(last)}.values()}
         flat = [image for image in flat if image not in again]
-        groups = {sub: [i for i in found if i not in again] for sub, found in groups.items()}
+        groups = {sub: [i for i in files if i not in again] for sub, files in groups.items()}
         left_out += [f"links to images of the set were left out: {len(again)}"] if again else []
     return flat, groups, others, left_out
 
@@ -226,7 +226,7 @@ def _entries(folder: Path, links: set[Path]) -> tuple[list[Path], list[Path], Co
     Images that are links are added to ``links``.
     Left out are hidden entries, what macOS adds to archives, and pipes, which would be waited for.
     """
-    found, folders, others = [], [], Counter[str]()
+    files, folders, others = [], [], Counter[str]()
     known = images.suffixes()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -238,12 +238,12 @@ def _entries(folder: Path, links: set[Path]) -> tuple[list[Path], list[Path], Co
             elif os.path.isfile(entry) if link else entry.is_file():
                 suffix = os.path.splitext(entry.name)[1].lower()
                 if suffix in known:
-                    found.append(Path(entry.path))
+                    files.append(Path(entry.path))
                     if link:
-                        links.add(found[-1])
+                        links.add(files[-1])
                 else:
                     others[suffix] += 1
-    return found, sorted(folders, key=natural_order), others
+    return files, sorted(folders, key=natural_order), others
 
 
 def _identity(folder: Path) -> tuple[int, int]:

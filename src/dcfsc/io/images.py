@@ -101,7 +101,7 @@ class Header(NamedTuple):
     """What one look at a file tells; its pixels are decoded later.
 
     ``size`` is (height, width) of the upright image, ``levels`` are the smallest and the largest
-    value of 16-bit gray, and ``colored`` is whether the image has color, where that was asked.
+    value of 16-bit gray, and ``colored`` is whether the image has color, if that was looked for.
     """
 
     size: tuple[int, int]
@@ -121,7 +121,7 @@ def read_header(source: ImageSource, look_for_color: bool = False) -> Header:
         deep = ";16" in str(getattr(opened, "tile", [])[:1])
         colored = False
         if look_for_color and opened.mode not in GRAY_MODES:
-            with suppress(Exception):  # damage is told when the pixels are read
+            with suppress(Exception):  # damage is reported when the pixels are read
                 small = _pixels(opened, Reading((32, 32), gray=False))
                 colored = bool(np.ptp(small, axis=0).max() > COLORED)
         return Header(size, None, deep, transparent, colored)

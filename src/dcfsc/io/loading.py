@@ -79,76 +79,56 @@ def load(
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
-    if (gray is not None or skip_broken) and not _is_folder(spec):
+    named = isinstance(spec, str) and spec in NAMED
+    path = Path(spec).expanduser()
+    if not named and path.is_dir():
+        options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
+    elif gray is not None or skip_broken:
         name = "skip_broken" if gray is None else "gray"
         raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
     try:
-        if isinstance(spec, str) and spec in NAMED:
-            data = _load_named(spec, labels, size, reading, options)
-        else:
-            folder = {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
-            data = _load_path(Path(spec).expanduser(), labels, folder, options)
+        data = _load_named(str(spec), labels, options) if named else _load(path, labels, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
+    if data.reading is None:  # no files of images
+        if size is None and reading is not None and data.X.ndim > 2:
+            size = reading.size
+        if size is not None:
+            X = images.resize(data.X, size, str(spec))
+            data = replace(data, X=X, reading=images.Reading(size))
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
 
 
-def _is_folder(spec: str | Path) -> bool:
-    return not (isinstance(spec, str) and spec in NAMED) and Path(spec).expanduser().is_dir()
-
-
-def _load_named(
-    name: str,
-    labels: str | None,
-    size: tuple[int, int] | None,
-    reading: images.Reading | None,
-    options: dict[str, Any],
-) -> Dataset:
+def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Dataset:
     if labels not in (None, arrays.NO_LABELS):
         raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
-    return _resized(_call(NAMED[name], name, options), size, reading, name)
+    return _call(NAMED[name], name, options)
 
 
-def _resized(
-    data: Dataset, size: tuple[int, int] | None, reading: images.Reading | None, name: str
-) -> Dataset:
-    """Images that are no files at the size asked for, or that of a reading."""
-    if size is None and reading is not None and data.X.ndim > 2:
-        size = reading.size
-    if size is None or data.reading is not None:
-        return data
-    return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
-
-
-def _load_path(
-    path: Path,
-    labels: str | None,
-    folder: dict[str, Any],
-    options: dict[str, Any],
-) -> Dataset:
+def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
             f"{unknown_name('dataset', path, NAMED)} No file or folder has that name either; a "
             f"path to {KINDS} works too."
         )
     label_file = _label_file(path, labels)
+    kind = path.suffix.lower()
     if path.is_dir():
-        data = _call(folders.load_folder, path, {**folder, **options}, path)
+        data = _call(folders.load_folder, path, options, path)
     elif not path.is_file():
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
-    elif path.suffix.lower() == ".npy":
+    elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
-    elif path.suffix.lower() in FILES:
+    elif kind in FILES:
         inside = arrays.NO_LABELS if label_file else labels
-        data = _call(FILES[path.suffix.lower()], path, {"labels": inside, **options}, path)
+        data = _call(FILES[kind], path, {"labels": inside, **options}, path)
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
         y, label_names = _read_label_file(label_file, len(data))
         data = replace(data, y=y, label_names=label_names)
-    data = replace(data, X=images.channels_first(data.X, str(path)))
-    return _resized(data, folder["size"], folder["reading"], str(path))
+    return replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
@@ -176,14 +156,11 @@ def _call(
     function: Callable[..., Dataset], what: object, options: dict[str, Any], *args: Any
 ) -> Dataset:
     """Call a loader with the options that it takes; any other is an error that lists them."""
-    known = [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY or not args
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY or not args}
     for name in options:
         if name not in known:
-            public = set(known) - {"size", "gray", "skip_broken", "reading", "labels"}
+            public = known - {"size", "gray", "skip_broken", "reading", "labels"}
             takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
             raise InputError(f"{what}: unknown option {name!r}; {takes}.")
     return function(*args, **options)

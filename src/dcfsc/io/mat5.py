@@ -66,9 +66,9 @@ def read_mat5(path: Path) -> Iterator[tuple[str, Any]]:
                 kind, body = next(_elements(_inflated(path, file, length), order))
             else:
                 body = memoryview(file.read(length))
-            found = _matrix(body, order) if kind == MATRIX else None
-            if found is not None:
-                yield found
+            matrix = _matrix(body, order) if kind == MATRIX else None
+            if matrix is not None:
+                yield matrix
             file.seek(end)
 
 

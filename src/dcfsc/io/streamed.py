@@ -69,22 +69,22 @@ class Streamed(ABC):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
-            first, *rest = key or (slice(None),)
+            first, *others = key or (slice(None),)
             if isinstance(first, int | np.integer):
-                return self[first][tuple(rest)]
+                return self[first][tuple(others)]
             if any(k is None or k is Ellipsis for k in key) or not isinstance(first, slice):
                 raise InputError(
                     f"{self.name} is read by rows: index the rows first, as in X[a:b]."
                 )
-            return self[first][(slice(None), *rest)]
+            return self[first][(slice(None), *others)]
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             i = range(len(self))[key]  # raises IndexError where an array would
             return self._range(i, i + 1)[0]
         if isinstance(key, slice):
-            wanted = range(len(self))[key]
-            if wanted.step == 1 or len(wanted) < 2:
-                start = wanted.start if wanted else 0
-                return self._range(start, start + len(wanted))
+            rows = range(len(self))[key]
+            if rows.step == 1 or len(rows) < 2:
+                start = rows.start if rows else 0
+                return self._range(start, start + len(rows))
             return self._rows(np.arange(len(self))[key])
         indices = np.arange(len(self))[np.asarray(key)]
         return self._rows(indices.reshape(-1)).reshape(*indices.shape, *self.shape[1:])
@@ -230,10 +230,10 @@ def member_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpyHeade
     """The header of an .npy file in an archive, which has the bytes that it speaks of."""
     with archive.open(member) as file:
         header = NpyHeader(file)
-        there = member.file_size
+        available = member.file_size
         if member.compress_type == zipfile.ZIP_STORED:
-            there = min(there, os.path.getsize(str(archive.filename)))
-        if not header.dtype.hasobject and header.nbytes > there - file.tell():
+            available = min(available, os.path.getsize(str(archive.filename)))
+        if not header.dtype.hasobject and header.nbytes > available - file.tell():
             raise InputError(
                 f"cannot read {archive.filename}[{member.filename}]: it is cut off; its header "
                 f"says {str(header.shape)[:80]}."
@@ -308,9 +308,6 @@ def scratch_folder() -> Path:
 
 def cache_folder() -> Path:
     """The user's cache folder, whether it is there or not."""
-    try:
-        from platformdirs import user_cache_dir
+    from platformdirs import user_cache_dir
 
-        return Path(user_cache_dir("dcfsc"))
-    except ImportError:
-        return Path.home() / ".cache" / "dcfsc"
+    return Path(user_cache_dir("dcfsc"))

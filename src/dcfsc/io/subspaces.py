@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.io.dataset import Dataset
+from dcfsc.parameters import NONE, Kind, instance_of, real, table, whole
 
 ROWS_AT_ONCE = 1 << 16  # bounds the working memory beside X itself
+BELOW_ONE = Kind(
+    lambda v: isinstance(v, Real) and 0 <= float(v) < 1, "a number from 0 up to but not including 1"
+)
+PARAMETERS = table(
+    n_samples=whole(1),
+    n_clusters=whole(1),
+    subspace_dim=whole(1),
+    ambient_dim=whole(1),
+    noise=real(0),
+    overlap=BELOW_ONE,
+    unbalanced=BELOW_ONE,
+    random_state=whole(0)
+    | NONE
+    | instance_of((np.random.Generator, np.random.RandomState), "a generator of NumPy"),
+)
 
 
 def synthetic(
@@ -48,11 +64,22 @@ def synthetic(
         The same seed gives the same data.
     dtype : float32 or float64
     """
-    _check(n_samples, n_clusters, subspace_dim, ambient_dim, noise, overlap, affine, unbalanced)
+    values = locals()
+    for name, kind in PARAMETERS.items():
+        kind.check(name, values[name])
+    if n_samples < n_clusters:
+        raise InputError(f"n_samples={n_samples}; {n_clusters} clusters need at least as many.")
+    if subspace_dim > ambient_dim - affine:
+        raise InputError(
+            f"subspace_dim={subspace_dim}; {'an affine' if affine else 'a'} subspace of "
+            f"R^{ambient_dim} has at most {ambient_dim - affine}."
+        )
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
-        raise InputError(f"dtype is {dtype}; use float32 or float64.")
-    rng = _generator(random_state)
+        raise InputError(f"dtype={dtype}; use float32 or float64.")
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31 - 1)
+    rng = np.random.default_rng(random_state)
     sizes = _cluster_sizes(n_samples, n_clusters, unbalanced)
     shared = min(round(overlap * subspace_dim), subspace_dim - 1)
     common = _complete(np.empty((ambient_dim, 0)), shared, rng)  # (D, shared)
@@ -110,51 +137,3 @@ def _cluster_sizes(n_samples: int, n_clusters: int, unbalanced: float) -> list[i
     left = n_samples - int(sizes.sum())
     sizes[np.argsort(-(exact % 1), kind="stable")[:left]] += 1
     return [int(s) for s in sizes]
-
-
-def _generator(
-    random_state: int | np.random.Generator | np.random.RandomState | None,
-) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31 - 1))
-    if random_state is None or (isinstance(random_state, Integral) and random_state >= 0):
-        return np.random.default_rng(None if random_state is None else int(random_state))
-    raise InputError(
-        f"random_state is {random_state!r}; use None, an integer from 0 or a Generator."
-    )
-
-
-def _check(
-    n_samples: int,
-    n_clusters: int,
-    subspace_dim: int,
-    ambient_dim: int,
-    noise: float,
-    overlap: float,
-    affine: bool,
-    unbalanced: float,
-) -> None:
-    counts = {
-        "n_samples": n_samples,
-        "n_clusters": n_clusters,
-        "subspace_dim": subspace_dim,
-        "ambient_dim": ambient_dim,
-    }
-    for name, value in counts.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} is {value!r}; use an integer from 1.")
-    if n_samples < n_clusters:
-        raise InputError(f"n_samples is {n_samples}; {n_clusters} clusters need at least as many.")
-    room = ambient_dim - 1 if affine else ambient_dim
-    if subspace_dim > room:
-        kind = "affine subspace" if affine else "subspace"
-        raise InputError(
-            f"subspace_dim is {subspace_dim}; a {kind} of R^{ambient_dim} has at most {room}."
-        )
-    if not isinstance(noise, Real) or not 0 <= noise < math.inf:
-        raise InputError(f"noise is {noise!r}; use a number from 0 (0.1: a tenth of the signal).")
-    for name, share in {"overlap": overlap, "unbalanced": unbalanced}.items():
-        if not isinstance(share, Real) or not 0 <= share < 1:
-            raise InputError(f"{name} is {share!r}; use a number from 0 up to but not including 1.")

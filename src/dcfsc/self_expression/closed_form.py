@@ -123,7 +123,7 @@ def check_problem(Z: Tensor, lam: float) -> None:
 
 
 class Cholesky:
-    """Lower Cholesky factor L of A + lam I (A is overwritten), or a word if lam is too small.
+    """Lower Cholesky factor L of A + lam I (A is overwritten), or an error if lam is too small.
 
     A GPU is waited for only once before the factorization and once in :meth:`check`, which the
     caller calls when there is enough other work under way. ``least`` is the smallest lam that is

@@ -44,42 +44,47 @@ def dense_self_expression(
     Choose the first when speed matters (C is symmetric, its diagonal is not zero), the second when
     some entries are grossly wrong (shadows, occlusions).
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        l1: price of noise; Z -> s Z with l1 -> l1 / s^2, l2 -> l2 / s leaves C as it is. The
-            authors take (l1, l2) = (0.06, 0.01) for faces scaled to a maximum of one.
-        l2: price of outliers, by default l1 / 2. An entry is one where |Z - D| > l2 / l1.
-        outliers: which of the two problems.
-        rho, mu, max_mu: growth, first value and bound of the penalty (the authors' eta, rho and
-            max_rho), for Z scaled to a largest entry of one.
-        tol: bound on the entries of D - C D, for Z scaled likewise.
-        max_iter: at most so many iterations.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    l1 : price of noise; Z -> s Z with l1 -> l1 / s^2, l2 -> l2 / s leaves C as it is. The
+        authors take (l1, l2) = (0.06, 0.01) for faces scaled to a maximum of one.
+    l2 : price of outliers, by default l1 / 2. An entry is one where |Z - D| > l2 / l1.
+    outliers : which of the two problems.
+    rho, mu, max_mu : growth, first value and bound of the penalty (the authors' eta, rho and
+        max_rho), for Z scaled to a largest entry of one.
+    tol : bound on the entries of D - C D, for Z scaled likewise.
+    max_iter : at most so many iterations.
 
-    Returns:
+    Returns
+    -------
+    Solution
         With outliers ``clean`` is D, ``error`` is E and ``residual`` the largest entry of D - C D,
         relative to that of Z.
 
-    Notes:
-        What the second problem asks for: the C of least norm with D = C D is the projector on the
-        column space of D, at the price rank(D) / 2. So it is robust principal component analysis
-        with a penalty on the rank, and not convex. The algorithm, the authors' augmented
-        Lagrangian, minimizes exactly over D, over C and over E in turn while the penalty grows.
-        Where it stops, C is optimal for D (that projector), and (D, E) for C, a convex problem, up
-        to about 1e-6 of the value; the rank and the column space depend on the path, and no global
-        minimum is promised. On faces, rho = 1.1 and ten times the iterations ended up to 4% lower
-        than the authors' rho = 3, level with alternating exact minimization over (D, C) and E.
-        The growing penalty meets the tolerance by itself: ``converged`` says that D = C D holds,
-        not that the value is least.
+    Notes
+    -----
+    What the second problem asks for: the C of least norm with D = C D is the projector on the
+    column space of D, at the price rank(D) / 2. So it is robust principal component analysis
+    with a penalty on the rank, and not convex. The algorithm, the authors' augmented
+    Lagrangian, minimizes exactly over D, over C and over E in turn while the penalty grows.
+    Where it stops, C is optimal for D (that projector), and (D, E) for C, a convex problem, up
+    to about 1e-6 of the value; the rank and the column space depend on the path, and no global
+    minimum is promised. On faces, rho = 1.1 and ten times the iterations ended up to 4% lower
+    than the authors' rho = 3, level with alternating exact minimization over (D, C) and E.
+    The growing penalty meets the tolerance by itself: ``converged`` says that D = C D holds,
+    not that the value is least.
 
-        With G = D'D the C-step and the multiplier's are one, Y <- (Y + mu D) (I + mu G)^-1 and
-        C = Y D', so C is formed once, at the end. The D-step is a system of order N with the matrix
-        l1 I + mu (I - C)'(I - C), which is l1 + mu off the columns of Y and D: a system of order
-        2d where that is smaller. Flops per iteration: 3 N^3 + 12 N^2 d, or 40 N d^2 for N > 2d.
-        The closed form: one eigendecomposition of order min(N, d), and N^2 min(N, d) for C.
+    With G = D'D the C-step and the multiplier's are one, Y <- (Y + mu D) (I + mu G)^-1 and
+    C = Y D', so C is formed once, at the end. The D-step is a system of order N with the matrix
+    l1 I + mu (I - C)'(I - C), which is l1 + mu off the columns of Y and D: a system of order
+    2d where that is smaller. Flops per iteration: 3 N^3 + 12 N^2 d, or 40 N d^2 for N > 2d.
+    The closed form: one eigendecomposition of order min(N, d), and N^2 min(N, d) for C.
 
-    References:
-        P. Ji, M. Salzmann, H. Li. Efficient dense subspace clustering. IEEE Winter Conference on
-        Applications of Computer Vision, 2014.
+    References
+    ----------
+    P. Ji, M. Salzmann, H. Li. Efficient dense subspace clustering. IEEE Winter Conference on
+    Applications of Computer Vision, 2014.
     """
     check_matrix(Z, "Z")
     check_positive(l1=l1, l2=l2, rho=rho, mu=mu, max_mu=max_mu, tol=tol, max_iter=max_iter)

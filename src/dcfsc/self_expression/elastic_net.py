@@ -53,21 +53,23 @@ def elastic_net_self_expression(
 ) -> Solution:
     """The elastic net's code of every sample by the others, sparse.
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        alpha: g of each sample in units of the least that gives it a coefficient,
-            r / max_j |z_i . z_j|; more than 1. The code is then free of the scale of Z, but for
-            that of the quadratic term: take rows of unit length.
-        l1_ratio: r. Near 1 codes are sparse; smaller ones connect more samples of a subspace.
-        weight: g itself, the same for all samples, in place of alpha's.
-        tol: stop where no sample outside the code has |z_j . y| > (1 + tol) r.
-        max_iter: at most so many rounds.
-        block_rows: samples solved at a time; by default as many as keep a block of their N
-            correlations small.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    alpha : g of each sample in units of the least that gives it a coefficient,
+        r / max_j |z_i . z_j|; more than 1. The code is then free of the scale of Z, but for
+        that of the quadratic term : take rows of unit length.
+    l1_ratio : r. Near 1 codes are sparse; smaller ones connect more samples of a subspace.
+    weight : g itself, the same for all samples, in place of alpha's.
+    tol : stop where no sample outside the code has |z_j . y| > (1 + tol) r.
+    max_iter : at most so many rounds.
+    block_rows : samples solved at a time; by default as many as keep a block of their N
+        correlations small.
 
-    Notes:
-        2 N^2 d flops a round for the samples that are not finished, and for each of them m^2 d and
-        a few m^3 for the m samples of its active set. Memory: the result, and a block of rows.
+    Notes
+    -----
+    2 N^2 d flops a round for the samples that are not finished, and for each of them m^2 d and
+    a few m^3 for the m samples of its active set. Memory: the result, and a block of rows.
     """
     check_matrix(Z, "Z")
     check_positive(alpha=alpha, weight=weight, tol=tol, max_iter=max_iter, block_rows=block_rows)

@@ -68,7 +68,6 @@ def kernel_sparse_self_expression(
     max_iter: int = 200,
     weight: float | None = None,
     penalty: float | None = None,
-    drop_diagonal: bool = False,
 ) -> Solution:
     """Sparse code of every sample by the others in a kernel's feature space.
 
@@ -78,20 +77,23 @@ def kernel_sparse_self_expression(
     (``outliers=False``), iterate by iterate. Choose it for samples on curved surfaces, and for
     similarities that come as a matrix.
 
-    Args:
-        K: symmetric positive semi-definite, (N, N), float32 or float64; see :func:`kernel_matrix`.
-        alpha: weight = alpha / min_i max_{j != i} |K_ij| and penalty = alpha, the parametrisation
-            of sparse subspace clustering. Samples whose kernel with all others is no more than
-            round-off are left out of the minimum.
-        weight: weight of the data term, overrides alpha's.
-        affine, tol, max_iter, penalty, drop_diagonal: as for ``sparse_self_expression``.
+    Parameters
+    ----------
+    K : symmetric positive semi-definite, (N, N), float32 or float64; see :func:`kernel_matrix`.
+    alpha : weight = alpha / min_i max_{j != i} |K_ij| and penalty = alpha, the parametrisation
+        of sparse subspace clustering. Samples whose kernel with all others is no more than
+        round-off are left out of the minimum.
+    weight : weight of the data term, overrides alpha's.
+    affine, tol, max_iter, penalty : as for ``sparse_self_expression``.
 
-    Notes:
-        One eigendecomposition of K in double precision (about 9 N^3 flops), then per step
-        2 N^2 r + 2 nnz(C) r flops, r <= N the rank of K to working precision.
+    Notes
+    -----
+    One eigendecomposition of K in double precision (about 9 N^3 flops), then per step
+    2 N^2 r + 2 nnz(C) r flops, r <= N the rank of K to working precision.
 
-    References:
-        V. M. Patel, R. Vidal. Kernel sparse subspace clustering. ICIP 2014.
+    References
+    ----------
+    V. M. Patel, R. Vidal. Kernel sparse subspace clustering. ICIP 2014.
     """
     check_matrix(K, "K")
     check_positive(alpha=alpha, weight=weight, penalty=penalty)
@@ -108,5 +110,5 @@ def kernel_sparse_self_expression(
         return uncoded(K, None)
     weight, penalty = weight or alpha / least_positive(peaks), penalty or alpha
     factor = HatFactor.from_kernel(K, penalty / weight, affine, K.dtype)
-    program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
+    program = LassoProgram(factor, weight, penalty, affine)
     return program.solve(tol, max_iter)

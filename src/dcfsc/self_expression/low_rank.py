@@ -45,28 +45,33 @@ def low_rank_representation(
     ("l1") are grossly wrong, and N and the rank of Z allow an eigendecomposition per iteration;
     :func:`low_rank_subspace` needs only one for all, with Gaussian noise in place of gross errors.
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        lam: price of the errors; Z -> s Z with lam -> lam / s leaves C as it is. The authors take
-            0.18 for Extended Yale B. ``math.inf`` asks for the code without errors.
-        norm: which errors are expected.
-        gap: relative duality gap at which it stops.
-        max_iter: at most so many iterations.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    lam : price of the errors; Z -> s Z with lam -> lam / s leaves C as it is. The authors take
+        0.18 for Extended Yale B. ``math.inf`` asks for the code without errors.
+    norm : which errors are expected.
+    gap : relative duality gap at which it stops.
+    max_iter : at most so many iterations.
 
-    Returns:
+    Returns
+    -------
+    Solution
         ``residual`` is a certified bound on (objective - optimum) / objective, from a feasible dual
         point; ``error`` is E, whose rows ("l21") or entries ("l1") far from zero are corrupted.
 
-    Notes:
-        ADMM over two blocks at a fixed penalty, which converges to the optimum whatever the scale
-        of Z. With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not
-        N x N; the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal
-        S. An iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d
-        more with "l1".
+    Notes
+    -----
+    ADMM over two blocks at a fixed penalty, which converges to the optimum whatever the scale
+    of Z. With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not
+    N x N; the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal
+    S. An iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d
+    more with "l1".
 
-    References:
-        G. Liu, Z. Lin, S. Yan, J. Sun, Y. Yu, Y. Ma. Robust recovery of subspace structures by
-        low-rank representation. IEEE Trans. Pattern Analysis and Machine Intelligence 35(1), 2013.
+    References
+    ----------
+    G. Liu, Z. Lin, S. Yan, J. Sun, Y. Yu, Y. Ma. Robust recovery of subspace structures by
+    low-rank representation. IEEE Trans. Pattern Analysis and Machine Intelligence 35(1), 2013.
     """
     check_matrix(Z, "Z")
     if norm not in get_args(ErrorNorm):
@@ -194,31 +199,36 @@ def low_rank_subspace(Z: Tensor, tau: float | None = None, alpha: float | None =
     Choose it for Gaussian noise: one singular value decomposition, no iteration, nothing to tune
     but two scales. For grossly wrong samples see :func:`low_rank_representation`.
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        tau: price of an imperfect code; by default 100 / |Z|_2^2, |Z|_2 the largest singular value,
-            as in the authors' code. C is then free of the scale of Z.
-        alpha: price of the noise Z - A; by default tau / 2. ``math.inf`` fixes A = Z.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    tau : price of an imperfect code; by default 100 / |Z|_2^2, |Z|_2 the largest singular value,
+        as in the authors' code. C is then free of the scale of Z.
+    alpha : price of the noise Z - A; by default tau / 2. ``math.inf`` fixes A = Z.
 
-    Returns:
+    Returns
+    -------
+    Solution
         C = C', of eigenvalues in [0, 1); ``clean`` is A, ``n_iter`` the Newton steps for the roots
         of the polynomial and ``residual`` the largest relative defect of a root.
 
-    Notes:
-        With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and sqrt(tau) A =
-        V diag(u) U', where each u minimizes, for x = sqrt(tau) sigma and a = alpha / tau,
+    Notes
+    -----
+    With Z = V diag(sigma) U', the minimum is C = V diag(1 - 1/u^2)_+ V' and sqrt(tau) A =
+    V diag(u) U', where each u minimizes, for x = sqrt(tau) sigma and a = alpha / tau,
 
-            a/2 (x - u)^2 + phi(u),   phi(u) = u^2 / 2 if u <= 1, else 1 - 1 / (2 u^2).
+        a/2 (x - u)^2 + phi(u),   phi(u) = u^2 / 2 if u <= 1, else 1 - 1 / (2 u^2).
 
-        phi is what the best C pays for a singular value of A. A minimizer is u = a x / (a + 1) with
-        no part in C, or the largest root of u + 1 / (a u^3) = x; the cheaper is taken. The problem
-        in (A, C) is not convex, yet this is its global minimum: given the singular values of A,
-        |Z - A| is least when A shares the singular vectors of Z. For a < 3, u jumps where both cost
-        the same; alpha = inf (u = x) is convex and keeps sigma > 1/sqrt(tau). Cost: N d min(N, d)
-        for the decomposition, N^2 rank for C.
+    phi is what the best C pays for a singular value of A. A minimizer is u = a x / (a + 1) with
+    no part in C, or the largest root of u + 1 / (a u^3) = x; the cheaper is taken. The problem
+    in (A, C) is not convex, yet this is its global minimum: given the singular values of A,
+    |Z - A| is least when A shares the singular vectors of Z. For a < 3, u jumps where both cost
+    the same; alpha = inf (u = x) is convex and keeps sigma > 1/sqrt(tau). Cost: N d min(N, d)
+    for the decomposition, N^2 rank for C.
 
-    References:
-        R. Vidal, P. Favaro. Low rank subspace clustering (LRSC). Pattern Recognition Letters, 2014.
+    References
+    ----------
+    R. Vidal, P. Favaro. Low rank subspace clustering (LRSC). Pattern Recognition Letters, 2014.
     """
     check_matrix(Z, "Z")
     check_positive(tau=tau, alpha=None if alpha == math.inf else alpha)

@@ -45,36 +45,41 @@ def orthogonal_matching_pursuit(
     Choose it for speed on many samples near low-dimensional subspaces, k about their dimension;
     the code is sparse and its graph may be poorly connected.
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        k: most samples in a code.
-        tol: squared residual, as a share of the sample's squared length, at which it stops.
-        unit: False leaves samples at their own lengths. Long ones are then chosen more often, and
-            as many samples share them, the graph of the codes is better connected.
-        gram: True keeps the Gram matrix Z Z' (N^2 numbers) and updates the correlations through
-            its rows (Batch-OMP): one product of 2 N^2 d flops in all, then N^2 k^2 / 2 sums.
-            False correlates the residuals anew: 2 N^2 d k flops and no N x N array. The choices are
-            the same up to round-off. None: the Gram matrix if it fits in 1 GiB and d >= 64.
-        block: samples coded at a time; the working memory is about 3 block N numbers.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    k : most samples in a code.
+    tol : squared residual, as a share of the sample's squared length, at which it stops.
+    unit : False leaves samples at their own lengths. Long ones are then chosen more often, and
+        as many samples share them, the graph of the codes is better connected.
+    gram : True keeps the Gram matrix Z Z' (N^2 numbers) and updates the correlations through
+        its rows (Batch-OMP): one product of 2 N^2 d flops in all, then N^2 k^2 / 2 sums.
+        False correlates the residuals anew : 2 N^2 d k flops and no N x N array. The choices are
+        the same up to round-off. None: the Gram matrix if it fits in 1 GiB and d >= 64.
+    block : samples coded at a time; the working memory is about 3 block N numbers.
 
-    Returns:
+    Returns
+    -------
+    Solution
         ``coefficients`` are sparse, ``n_iter`` is the largest number of samples in a code,
         ``residual`` the largest squared residual, ``objective`` the sum of the squared residuals,
         each as a share of the sample's squared length.
         ``converged`` is always true: the pursuit ends by itself.
 
-    Notes:
-        Correlations are scanned in the data's precision; the k x k systems, their progressive
-        Cholesky factors and the residuals are in double precision. Equal correlations go to the
-        lower index, and correlations that differ by less than round-off may go either way. A
-        sample with nothing left to correlate with, and a choice that depends linearly on the
-        earlier ones, end a code early. Zero rows have no code and enter none.
+    Notes
+    -----
+    Correlations are scanned in the data's precision; the k x k systems, their progressive
+    Cholesky factors and the residuals are in double precision. Equal correlations go to the
+    lower index, and correlations that differ by less than round-off may go either way. A
+    sample with nothing left to correlate with, and a choice that depends linearly on the
+    earlier ones, end a code early. Zero rows have no code and enter none.
 
-    References:
-        C. You, D. P. Robinson, R. Vidal. Scalable sparse subspace clustering by orthogonal matching
-        pursuit. CVPR 2016.
-        R. Rubinstein, M. Zibulevsky, M. Elad. Efficient implementation of the K-SVD algorithm using
-        batch orthogonal matching pursuit. Technion CS-2008-08, 2008.
+    References
+    ----------
+    C. You, D. P. Robinson, R. Vidal. Scalable sparse subspace clustering by orthogonal matching
+    pursuit. CVPR 2016.
+    R. Rubinstein, M. Zibulevsky, M. Elad. Efficient implementation of the K-SVD algorithm using
+    batch orthogonal matching pursuit. Technion CS-2008-08, 2008.
     """
     check_matrix(Z, "Z")
     check_positive(tol=tol)

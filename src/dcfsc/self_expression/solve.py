@@ -34,7 +34,8 @@ def solve(Z: Tensor, lam: float, form: Form = "auto") -> ClosedForm:
     1 - h_i is so small that single precision would lose more than two digits.
     """
     check_problem(Z, lam)
-    check_form(form)
+    if form not in get_args(Form):
+        raise unknown_name("form", form, get_args(Form))
     if form == "auto":
         form = "samples" if fewer_samples(Z) else "features"
     if form == "samples" and processes.active():
@@ -53,8 +54,3 @@ def solve_for_dof(Z: Tensor, dof: float, G: Tensor | None = None) -> ClosedForm:
     lam = lam_for_dof(torch.linalg.eigvalsh(G).clamp_min(0.0), dof)
     check_problem(Z, lam)
     return (SampleForm if fewer_samples(Z) else FeatureForm)(Z.detach(), lam, G)
-
-
-def check_form(form: str) -> None:
-    if form not in get_args(Form):
-        raise unknown_name("form", form, get_args(Form))

@@ -33,7 +33,6 @@ def sparse_self_expression(
     weight: float | None = None,
     penalty: float | None = None,
     gamma: float | None = None,
-    drop_diagonal: bool = False,
 ) -> Solution:
     r"""Sparse subspace clustering's code of every sample by the others.
 
@@ -50,38 +49,40 @@ def sparse_self_expression(
     origin (motion trajectories). The authors take alpha = 20 for faces, with outliers, and 800 for
     motion, without; the lasso needs alpha > 1, or some rows of C are zero.
 
-    Args:
-        Z: samples in rows, (N, d), float32 or float64.
-        alpha: the authors' one parameter, free of the data's scale: gamma = alpha / max_i |z_i|_1,
-            penalty = alpha and weight = alpha / min_i max_{j != i} |z_i'z_j|, the maximum taken
-            over the whole dictionary [Z; I/gamma] in the outlier program.
-        affine: demand that the coefficients of a sample sum to one.
-        outliers: which of the two programs.
-        tol: bound on the entries of A - C (A: the auxiliary copy of C), with outliers also on the
-            norms of the rows of Z - E - A Z relative to those of Z - E, and on |A 1 - 1| if affine.
-        max_iter: at most so many steps; by default 150 with outliers and 200 without.
-        weight: overrides alpha's; with outliers it is no part of the program, only of the path.
-        penalty: ADMM's penalty on A = C, overrides alpha's; changes the path, not the solution.
-        gamma: overrides alpha's.
-        drop_diagonal: lasso only. The authors' released code clears the diagonal of A too, and so
-            solves another program, where a sample may use itself with a coefficient t at the price
-            penalty/2 t^2 and t is then dropped. The larger alpha, the less they differ.
+    Parameters
+    ----------
+    Z : samples in rows, (N, d), float32 or float64.
+    alpha : the authors' one parameter, free of the data's scale: gamma = alpha / max_i |z_i|_1,
+        penalty = alpha and weight = alpha / min_i max_{j != i} |z_i'z_j|, the maximum taken
+        over the whole dictionary [Z; I/gamma] in the outlier program.
+    affine : demand that the coefficients of a sample sum to one.
+    outliers : which of the two programs.
+    tol : bound on the entries of A - C (A: the auxiliary copy of C), with outliers also on the
+        norms of the rows of Z - E - A Z relative to those of Z - E, and on |A 1 - 1| if affine.
+    max_iter : at most so many steps; by default 150 with outliers and 200 without.
+    weight : overrides alpha's; with outliers it is no part of the program, only of the path.
+    penalty : ADMM's penalty on A = C, overrides alpha's; changes the path, not the solution.
+    gamma : overrides alpha's.
 
-    Returns:
+    Returns
+    -------
+    Solution
         C of zero diagonal; with outliers ``error`` is E, (N, d).
 
-    Notes:
-        Flops per step, at most: 4 N^2 d + 2 N d min(N, d) with outliers, 4 N^2 min(N, d) without;
-        the sparsity of C saves most of 2 N^2 d of either. Memory: 3 N^2 numbers. The
-        factorization of a matrix of order min(N, d) is done once, in double precision. The lasso
-        knows Z through Z Z' alone and runs in min(N, d) rotated coordinates; the l1 norm of E is
-        not invariant to rotation, so the outlier program keeps the d original ones. Samples
-        orthogonal to all others (zero rows, for one) are left out of the minimum that sets
-        ``weight``.
+    Notes
+    -----
+    Flops per step, at most: 4 N^2 d + 2 N d min(N, d) with outliers, 4 N^2 min(N, d) without;
+    the sparsity of C saves most of 2 N^2 d of either. Memory: 3 N^2 numbers. The
+    factorization of a matrix of order min(N, d) is done once, in double precision. The lasso
+    knows Z through Z Z' alone and runs in min(N, d) rotated coordinates; the l1 norm of E is
+    not invariant to rotation, so the outlier program keeps the d original ones. Samples
+    orthogonal to all others (zero rows, for one) are left out of the minimum that sets
+    ``weight``.
 
-    References:
-        E. Elhamifar, R. Vidal. Sparse subspace clustering: algorithm, theory, and applications.
-        IEEE Transactions on Pattern Analysis and Machine Intelligence 35(11), 2013.
+    References
+    ----------
+    E. Elhamifar, R. Vidal. Sparse subspace clustering: algorithm, theory, and applications.
+    IEEE Transactions on Pattern Analysis and Machine Intelligence 35(11), 2013.
     """
     check_matrix(Z, "Z")
     check_positive(alpha=alpha, weight=weight, penalty=penalty, gamma=gamma)
@@ -101,7 +102,7 @@ def sparse_self_expression(
         program = OutlierProgram(Z, gamma, weight, penalty, affine)
     else:
         factor = HatFactor.from_samples(Z, penalty / weight, affine)
-        program = LassoProgram(factor, weight, penalty, affine, drop_diagonal)
+        program = LassoProgram(factor, weight, penalty, affine)
     max_iter = max_iter if max_iter is not None else (150 if outliers else 200)
     return program.solve(tol, max_iter)
 

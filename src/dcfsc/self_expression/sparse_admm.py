@@ -88,7 +88,6 @@ class LassoProgram:
     weight: float
     penalty: float
     affine: bool
-    drop_diagonal: bool
 
     def solve(self, tol: float, max_iter: int) -> Solution:
         """C (N, N)."""
@@ -101,14 +100,11 @@ class LassoProgram:
         n_iter, residual = 0, math.inf
         while residual > tol and n_iter < max_iter:
             n_iter += 1
-            diagonal = sparse.add_product(D, F)
-            residual = sparse.threshold(diagonal=self.drop_diagonal)
+            sparse.add_product(D, F)
+            residual = sparse.threshold(diagonal=False)
             old, CF = CF, sparse_product(sparse.C, F)
             moved = D @ ones  # S 1 - C 1
             D = torch.addcmul(F + old, D, shrinkage).sub_(CF, alpha=2)
-            if self.drop_diagonal:
-                D.addcmul_(diagonal[:, None], F, value=-1)
-                moved -= diagonal
             if self.affine:
                 gap = W1 + moved - 1  # A 1 - 1
                 u = u + gap
