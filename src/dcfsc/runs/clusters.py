@@ -24,10 +24,10 @@ def suggest_for_run(
     method: str = "closed-form",
     max_k: int | None = None,
 ) -> Suggestion:
-    """Candidates for K of the samples, or of their features; labels are not looked at.
+    """Suggest numbers of clusters for the samples, or for their features, without the labels.
 
-    Of many samples ``MAX_SAMPLES`` are drawn before the features are computed. ``options`` are
-    those of :func:`dcfsc.suggest_k`; None means not given.
+    At most ``MAX_SAMPLES`` random samples are used, drawn before features are computed.
+    ``options`` are those of :func:`dcfsc.suggest_k`; None means not given.
     """
     given = {key: value for key, value in options.items() if value is not None}
     X = _drawn(data.X, given.get("random_state"))

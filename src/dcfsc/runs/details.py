@@ -1,7 +1,7 @@
 """From a fitted estimator to the arrays that its report is drawn from.
 
-Everything here is bounded: some numbers a sample, and pictures and points of the view for some
-thousand samples at most, whatever N is.
+Their size is bounded: a few numbers per sample, and images and points of the map for at most some
+thousand samples.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, most)
     files = [paths[i] for i in shown] if paths else []
     neighbors, weights = nearest(A)
+    leverage = vars(estimator).get("leverage_")
     profile, feature_names = _profile(data, parts, 2 * K)
     return Details(
         labels=labels.astype(np.int32),
@@ -57,7 +58,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         probabilities=memberships.probabilities,
         parts=parts,
         degrees=embedding.degrees.astype(np.float32),
-        leverage=_leverage(estimator),
+        leverage=np.asarray([] if leverage is None else leverage, np.float32),
         truth=truth,
         connectivity=np.array(
             [embedding.isolated.sum(), embedding.n_connected, embedding.set_aside.sum()], np.int64
@@ -102,11 +103,6 @@ def _profile(data: Dataset, parts: np.ndarray, n_parts: int) -> tuple[np.ndarray
     names = data.feature_names or [f"feature {i}" for i in range(shape[0])]
     profile = np.vstack([means, mean, deviation]).astype(np.float32)
     return profile, np.array([name[:60] for name in names], np.str_)
-
-
-def _leverage(estimator: Any) -> np.ndarray:
-    leverage = vars(estimator).get("leverage_")
-    return np.zeros(0, np.float32) if leverage is None else np.asarray(leverage, np.float32)
 
 
 def choose_samples(
@@ -157,21 +153,19 @@ def _rank_within(labels: np.ndarray, *keys: np.ndarray) -> np.ndarray:
 def nearest(A: Any) -> tuple[np.ndarray, np.ndarray]:
     """The samples of largest affinity with each one, (N, q), -1 where none, and the affinities."""
     n = A.shape[0]
-    found = np.full((n, min(NEIGHBORS, max(1, n - 1))), -1, np.int32)
-    weights = np.zeros(found.shape, np.float32)
+    neighbors = np.full((n, min(NEIGHBORS, max(1, n - 1))), -1, np.int32)
+    weights = np.zeros(neighbors.shape, np.float32)
     step = max(1, NEIGHBOR_CHUNK // (16 if sp.issparse(A) else n))
     for start in range(0, n, step):
         block = sp.csr_array(A[start : start + step])
         rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
         other = (block.indices != rows + start) & (block.data > 0)
         rows, columns, values = rows[other], block.indices[other], block.data[other]
-        order = np.lexsort((-values, rows))
-        rows, columns, values = rows[order], columns[order], values[order]
-        rank = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
-        kept = rank < found.shape[1]
-        place = rows[kept] + start, rank[kept]
-        found[place], weights[place] = columns[kept], values[kept]
-    return found, weights
+        rank = _rank_within(rows, -values)
+        near = rank < neighbors.shape[1]
+        place = rows[near] + start, rank[near]
+        neighbors[place], weights[place] = columns[near], values[near]
+    return neighbors, weights
 
 
 def _truth(data: Dataset) -> tuple[np.ndarray, np.ndarray]:

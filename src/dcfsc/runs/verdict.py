@@ -25,7 +25,7 @@ class Level(NamedTuple):
 
 CALIBRATION = (
     Level(0.95, "these clusters are stable", 77, 10),
-    Level(0.9, "these clusters are fairly stable; look at the doubtful samples", 23, 8),
+    Level(0.9, "these clusters are fairly stable; look at the least confident samples", 23, 8),
     Level(0.8, "these clusters are doubtful", 27, 22),
     Level(-1.0, "do not trust these clusters", 43, 40),
 )
