@@ -32,6 +32,11 @@ def printable(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters; its type if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def writable(name: str) -> str:
     """A name as text that any file takes: bytes that are no UTF-8 are written as \\xff."""
     if name.isascii():

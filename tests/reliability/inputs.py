@@ -21,7 +21,7 @@ import numpy as np
 from dcfsc import DCFSC, AutoencoderFeatures, ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import load_model
 from dcfsc.io import check_finite, load
-from dcfsc.networks.weights import network_for_weights
+from dcfsc.networks.weights import load_published_weights, preset_for_weights
 from dcfsc.report import read_details, write_report
 from dcfsc.runs.executor import execute
 from dcfsc.runs.folder import read_run
@@ -183,7 +183,9 @@ def read_features(path: Path) -> None:
 
 
 def read_weights(path: Path) -> None:
-    network_for_weights(path)
+    from dcfsc.networks import preset
+
+    load_published_weights(preset(preset_for_weights(path)), path)
 
 
 def read_checkpoint(path: Path) -> None:

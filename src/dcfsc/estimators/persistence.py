@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dcfsc import affinity as affinities
 from dcfsc._version import __version__
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError, reason, unknown_name
 from dcfsc.files import header_of
 from dcfsc.networks import from_dict
 from dcfsc.ownership import Output
@@ -155,9 +155,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
-    reason = str(error).strip().splitlines()
-    told = reason[0][:200] if reason else type(error).__name__
-    return InputError(f"{path} is damaged or not a dcfsc model ({told}).")
+    return InputError(f"{path} is damaged or not a dcfsc model ({reason(error)}).")
 
 
 def name_features(model: Any, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Methods and features by the name a person types, and saved models of whatever class."""
+"""Methods and features by name, and saved models of any class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FEATURES: dict[str, type[Features]] = {
     "scattering": ScatteringFeatures,
 }
 NAMED = "encoder"  # the features that take a name of their own, as in encoder:NAME
-SHARED = ("device", "random_state")
+SHARED = {"device", "random_state"}
 
 
 def method_class(name: str) -> type[SubspaceClusterer]:
@@ -53,13 +53,12 @@ def method_class(name: str) -> type[SubspaceClusterer]:
 
 
 def create(name: str, **options: Any) -> SubspaceClusterer:
-    """The estimator of a method with the options that were given (None means not given)."""
+    """The estimator of a method with some options; None leaves an option at its default."""
     cls = method_class(name)
-    known = inspect.signature(cls).parameters
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
-        if key not in known:
-            takers = [m for m, c in METHODS.items() if key in inspect.signature(c).parameters]
+        if key not in _options(cls):
+            takers = [method for method, other in METHODS.items() if key in _options(other)]
             raise InputError(
                 f"the method {name!r} has no option {key.replace('_', '-')!r}"
                 + (f"; it belongs to {', '.join(takers)}." if takers else ".")
@@ -70,26 +69,30 @@ def create(name: str, **options: Any) -> SubspaceClusterer:
 def create_features(
     name: str, method: str, options: Mapping[str, Any]
 ) -> tuple[Features, dict[str, Any]]:
-    """The transformer with its part of the options, and the options that are left for the method.
+    """The transformer made with its options, and the options of the method.
 
-    An option that both have is the method's, but for the device and the seed, which go to both.
-    What follows a colon, as in ``encoder:NAME``, is the encoder's name or path.
+    The method has precedence; the device and the seed go to both. What follows a colon, as in
+    ``encoder:NAME``, is the encoder's name or path.
     """
-    kind, _, which = name.partition(":")
-    if kind not in FEATURES or (which and kind != NAMED):
+    kind, _, encoder = name.partition(":")
+    if kind not in FEATURES or (encoder and kind != NAMED):
         raise unknown_name("features", name, (*FEATURES, f"{NAMED}:NAME"))
-    cls = FEATURES[kind]
-    if which:  # a path is to be found from wherever the model is used later
-        options = {**options, "name": str(Path(which).resolve()) if Path(which).exists() else which}
-    ours, theirs = (inspect.signature(c).parameters for c in (cls, method_class(method)))
+    if encoder:  # absolute, so that the model finds it from any folder
+        path = Path(encoder)
+        options = {**options, "name": str(path.resolve()) if path.exists() else encoder}
+    of_features, of_method = _options(FEATURES[kind]), _options(method_class(method))
     given = {key: value for key, value in options.items() if value is not None}
-    mine = {k: v for k, v in given.items() if k in ours and (k in SHARED or k not in theirs)}
-    rest = {k: v for k, v in given.items() if k in theirs or k not in mine}
-    return cls(**mine), rest
+    taken = given.keys() & (of_features - (of_method - SHARED))
+    transformer = FEATURES[kind](**{key: given[key] for key in taken})
+    return transformer, {k: v for k, v in given.items() if k in of_method or k not in taken}
+
+
+def _options(cls: type) -> set[str]:
+    return set(inspect.signature(cls).parameters)
 
 
 def reading_for(features: str | None, device: Any) -> Reading | None:
-    """How image files are to be read for these features; None where any size will do."""
+    """How these features need image files to be read; None if any size will do."""
     if features is None or features.partition(":")[0] != NAMED:
         return None
     transformer, _ = create_features(features, "closed-form", {"device": device})
@@ -98,7 +101,7 @@ def reading_for(features: str | None, device: Any) -> Reading | None:
 
 
 def load_model(path: Any, device: Any = None) -> Any:
-    """A saved estimator or transformer, whatever its class."""
+    """Read a saved estimator or transformer of any class."""
     header, _ = read_model(path)
     by_class: dict[str, Any] = {
         cls.__name__: cls for cls in (*METHODS.values(), *FEATURES.values()) if hasattr(cls, "load")

@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.features import ScatteringComponents
 from dcfsc.features.scattering import CHUNK, N_COMPONENTS, largest_magnitude_scale
 from dcfsc.io import check_finite, unmasked
@@ -199,7 +199,7 @@ def images(X: Any, what: str = "scattering features") -> Any:
         try:
             X = np.asarray(X)
         except ValueError as error:  # rows of different lengths
-            raise InputError(str(error).splitlines()[0]) from None
+            raise InputError(reason(error)) from None
     if X.ndim not in (3, 4) or 0 in X.shape:
         raise InputError(
             f"{what} are made from images (n, h, w) or (n, c, h, w); X has shape {tuple(X.shape)}."

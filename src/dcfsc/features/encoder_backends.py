@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 
 from .encoders import (
     GPU_BATCH,
@@ -99,7 +99,7 @@ class TransformersEncoder(TorchEncoder):
 
         folder = local_folder(name)
         disable_progress_bar()  # of reading weights that are on the disk
-        with told_in_one_line(name), quietly("transformers"):
+        with opening(name, "transformers"):
             model = network_in(folder)
             images = input_images(folder, getattr(model.config, "vision_config", model.config))
             self.embeds = hasattr(model, "get_image_features")
@@ -110,8 +110,8 @@ class TransformersEncoder(TorchEncoder):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.embeds:  # a model of images and texts
-            found = self.module.get_image_features(pixel_values=x)
-            return found if isinstance(found, Tensor) else pooled(found.pooler_output)
+            output = self.module.get_image_features(pixel_values=x)
+            return output if isinstance(output, Tensor) else pooled(output.pooler_output)
         output = self.module(pixel_values=x)
         vector = None if self.first_token else getattr(output, "pooler_output", None)
         return pooled(output.last_hidden_state if vector is None else vector)
@@ -132,7 +132,7 @@ class OnnxEncoder(Encoder):
         available = onnxruntime.get_available_providers()
         wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
         providers = [p for p in (*wanted, "CPUExecutionProvider") if p in available]
-        with told_in_one_line(str(path)):
+        with opening(str(path), "onnxruntime"):
             self.session = onnxruntime.InferenceSession(path, options, providers=providers)
             (taken,) = self.session.get_inputs()
         if len(taken.shape) != 4 or (isinstance(taken.shape[1], int) and taken.shape[1] != 3):
@@ -177,16 +177,15 @@ def local_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     from_file = isinstance(name, NameInFile)
-    wanted, reason = ["*.json", "*.safetensors"], "it has no .safetensors file"
-    with quietly("huggingface_hub"):
+    wanted, why = ["*.json", "*.safetensors"], "it has no .safetensors file"
+    with logging_only_errors("huggingface_hub"):
         for offline in (True,) if from_file else (True, False):
             try:
-                place = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
-                found = Path(place)
-                if any(found.glob("*.safetensors")):
-                    return found
+                copy = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
+                if any(Path(copy).glob("*.safetensors")):
+                    return Path(copy)
             except Exception as error:  # no such name, no network, no right to it
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                why = reason(error)
     if from_file:
         raise InputError(
             f"these features were made with the encoder {name[:200]!r}, which is not on this "
@@ -195,7 +194,7 @@ def local_folder(name: str) -> Path:
         )
     raise InputError(
         f"there is no folder {name!r}, and no encoder of that name could be fetched from the "
-        f"Hugging Face hub ({reason[:120].rstrip('.')}); put its config.json, model.safetensors "
+        f"Hugging Face hub ({why[:120].rstrip('.')}); put its config.json, model.safetensors "
         f"and {PROCESSOR} in a folder and give encoder:FOLDER."
     )
 
@@ -218,25 +217,23 @@ def from_processor(folder: Path, default: InputImages) -> InputImages:
     try:
         settings = read_json(file)
         settings = settings.get("image_processor", settings)
-        size, crop_size = _sides(settings.get("size")), _sides(settings.get("crop_size"))
-        edge = _edge(settings.get("size"))
-        whole = size or ((edge, edge) if edge is not None else default.size)
-        crops = settings.get("do_center_crop", False) and crop_size is not None
-        target = crop_size if crops and crop_size is not None else whole
+        stretched, crop = _sides(settings.get("size")), _sides(settings.get("crop_size"))
+        whole = stretched or _shortest_edge(settings.get("size")) or default.size
+        target = crop if crop and settings.get("do_center_crop", False) else whole
         factor = float(settings.get("rescale_factor", 1 / 255))
         scaled = settings.get("do_normalize", True) and "image_mean" in settings
-        means = settings["image_mean"] if scaled else (0.0,) * 3
-        deviations = settings["image_std"] if scaled else (1.0,) * 3
+        mean = settings["image_mean"] if scaled else (0.0,) * 3
+        std = settings["image_std"] if scaled else (1.0,) * 3
         return InputImages(
             target,
             min(1.0, target[0] / whole[0]),
-            size is None,
-            _three(value / factor for value in means),
-            _three(value / factor for value in deviations),
+            stretched is None,
+            _three(value / factor for value in mean),
+            _three(value / factor for value in std),
         )
-    except (InputError, ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as why:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(
-            f"{folder / file.name} does not say how images are prepared ({str(why)[:200]})."
+            f"{folder / file.name} does not say how images are prepared ({reason(error)})."
         ) from None
 
 
@@ -246,12 +243,9 @@ def _sides(size: Any) -> tuple[int, int] | None:
     return None
 
 
-def _edge(size: Any) -> int | None:
-    """The length that the shorter side is brought to."""
-    if isinstance(size, int):
-        return size
-    shortest = size.get("shortest_edge") if isinstance(size, dict) else None
-    return None if shortest is None else int(shortest)
+def _shortest_edge(size: Any) -> tuple[int, int] | None:
+    edge = size.get("shortest_edge") if isinstance(size, dict) else size
+    return (int(edge), int(edge)) if isinstance(edge, int | float) else None
 
 
 def _three(values: Iterator[float]) -> tuple[float, float, float]:
@@ -262,20 +256,20 @@ def _three(values: Iterator[float]) -> tuple[float, float, float]:
 
 
 @contextmanager
-def told_in_one_line(name: str) -> Iterator[None]:
-    """What other libraries say of a model that they cannot open."""
+def opening(name: str, library: str) -> Iterator[None]:
+    """Raise what a library says of a model that it cannot open as an :class:`InputError`."""
     try:
-        yield
+        with logging_only_errors(library):
+            yield
     except InputError:
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"cannot open the encoder {name}: {reason[:200]}") from None
+        raise InputError(f"cannot open the encoder {name}: {reason(error)}") from None
 
 
 @contextmanager
-def quietly(library: str) -> Iterator[None]:
-    """Without what the library logs about retries and weights that are not used."""
+def logging_only_errors(library: str) -> Iterator[None]:
+    """Without what the library logs about retries and unused weights."""
     logger = logging.getLogger(library)
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.files import read_json as read_json_file
 
 CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
@@ -46,7 +46,7 @@ def read_json(file: Path) -> dict[str, Any]:
         if isinstance(value, dict):
             return _used(value)
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read {file}: {str(error).splitlines()[0][:200]}") from None
+        raise InputError(f"cannot read {file}: {reason(error)}") from None
     raise InputError(f"{file} holds no object.")
 
 
@@ -97,8 +97,8 @@ def network_in(folder: Path) -> Any:
 
 
 def _used(values: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in values.items() if name not in UNUSED}
-    return {name: _used(v) if isinstance(v, dict) else v for name, v in kept.items()}
+    used = {name: value for name, value in values.items() if name not in UNUSED}
+    return {name: _used(v) if isinstance(v, dict) else v for name, v in used.items()}
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

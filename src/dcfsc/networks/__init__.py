@@ -12,7 +12,7 @@ from dcfsc.networks.autoencoders import (
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
 from dcfsc.networks.residual import ViewNetwork, head_spec, view_spec
 from dcfsc.networks.specs import ConvSpec, HeadSpec, MLPSpec, ResidualSpec, Spec, from_dict
-from dcfsc.networks.weights import load_published_weights, network_for_weights, preset_for_weights
+from dcfsc.networks.weights import load_published_weights, preset_for_weights
 
 __all__ = [
     "PRESETS",
@@ -30,7 +30,6 @@ __all__ = [
     "from_dict",
     "head_spec",
     "load_published_weights",
-    "network_for_weights",
     "preset",
     "preset_for_weights",
     "preset_spec",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from dcfsc import processes
 
 
-def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+def _shared(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     """Normalize x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
-    others = [i for i in range(x.ndim) if i != 1]
+    axes = [i for i in range(x.ndim) if i != 1]
     shape = [1, -1, *[1] * (x.ndim - 2)]
     wide = x if x.dtype == torch.float64 else x.float()
     count = processes.total_number(x.numel() / x.shape[1])
-    mean = processes.differentiable_total(wide.sum(others)) / count
+    mean = processes.differentiable_total(wide.sum(axes)) / count
     centered = wide - mean.view(shape)
-    variance = processes.differentiable_total(centered.square().sum(others)) / count
+    variance = processes.differentiable_total(centered.square().sum(axes)) / count
     with torch.no_grad():
         momentum = 0.1 if norm.momentum is None else norm.momentum
         unbiased = variance * (count / max(count - 1.0, 1.0))
@@ -31,20 +33,19 @@ def _shared(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     return y.to(x.dtype)
 
 
-def _divided(norm: nn.Module) -> bool:
-    """Whether a batch is divided; where it is compiled, it is not, and the compiler cannot ask."""
-    return norm.training and not torch.compiler.is_compiling() and processes.active()
+class _Shared(nn.Module):
+    """What both batch norms do where a batch is divided among processes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        # A compiled batch is never divided, and the compiler cannot ask.
+        if self.training and not torch.compiler.is_compiling() and processes.active():
+            return _shared(cast(nn.BatchNorm1d, self), x)
+        return super().forward(x)
 
 
-class SharedBatchNorm1d(nn.BatchNorm1d):
+class SharedBatchNorm1d(_Shared, nn.BatchNorm1d):
     """Batch norm of vectors (n, C)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return _shared(self, x) if _divided(self) else super().forward(x)
 
-
-class SharedBatchNorm2d(nn.BatchNorm2d):
+class SharedBatchNorm2d(_Shared, nn.BatchNorm2d):
     """Batch norm of maps (n, C, h, w)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _shared(self, x) if _divided(self) else super().forward(x)

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.networks.autoencoders import ConvAutoencoder
 from dcfsc.networks.presets import PRESETS, preset
 
@@ -24,9 +24,13 @@ def load_published_weights(net: ConvAutoencoder, path: str | os.PathLike[str]) -
     from 0. Every entry must be there with the network's shape; otherwise nothing is copied.
     """
     tensors = _read(path)
-    expected, found = _shapes(net.state_dict()), _shapes(tensors)
-    if expected != found:
-        raise InputError(f"{Path(path).name} does not fit this network: {_first(expected, found)}")
+    expected, given, none = _shapes(net.state_dict()), _shapes(tensors), "no such entry"
+    for name in (*expected, *given):
+        if expected.get(name) != given.get(name):
+            raise InputError(
+                f"{Path(path).name} does not fit this network: expected {name} "
+                f"{expected.get(name, none)}, found {given.get(name, none)}."
+            )
     bad = [name for name, value in tensors.items() if not torch.isfinite(value).all()]
     if bad:
         raise InputError(f"{Path(path).name} holds NaN or infinity in {bad[0]}; get a new copy.")
@@ -37,10 +41,10 @@ def load_published_weights(net: ConvAutoencoder, path: str | os.PathLike[str]) -
 def preset_for_weights(path: str | os.PathLike[str]) -> str:
     """The preset whose shapes equal the file's; among several, one named in the file's name, then
     one of DSC's, whose weights are the published ones."""
-    found = _shapes(_read(path))
-    fitting = [name for name in PRESETS if _shapes(preset(name).state_dict()) == found]
+    shapes = _shapes(_read(path))
+    fitting = [name for name in PRESETS if _shapes(preset(name).state_dict()) == shapes]
     if not fitting:
-        channels = [s[0] for n, s in sorted(found.items()) if n.startswith("encoder.") and s[1:]]
+        channels = [s[0] for n, s in sorted(shapes.items()) if n.startswith("encoder.") and s[1:]]
         raise InputError(
             f"{Path(path).name} fits no known network (encoder channels {channels}); build one "
             f"with ConvSpec and load_published_weights, or use a file for: {', '.join(PRESETS)}."
@@ -49,33 +53,16 @@ def preset_for_weights(path: str | os.PathLike[str]) -> str:
     return max(fitting, key=lambda name: (name == stem, name.startswith("dsc-")))
 
 
-def network_for_weights(path: str | os.PathLike[str]) -> ConvAutoencoder:
-    """The preset that fits ``path``, with those weights."""
-    return load_published_weights(preset(preset_for_weights(path)), path)
-
-
 def _read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except FileNotFoundError:
         raise InputError(f"no weights file at {path}; check the path.") from None
     except (SafetensorError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"{path} is not a whole safetensors file ({reason}); copy or download it again."
+            f"{path} is not a whole safetensors file ({reason(error)}); copy or download it again."
         ) from error
 
 
 def _shapes(tensors: dict[str, Tensor]) -> Shapes:
     return {name: tuple(value.shape) for name, value in tensors.items()}
-
-
-def _first(expected: Shapes, found: Shapes) -> str:
-    """One line on the first entry that differs."""
-    for name, shape in expected.items():
-        if name not in found:
-            return f"expected {name} {shape}, found no such entry."
-        if found[name] != shape:
-            return f"expected {name} {shape}, found {found[name]}."
-    extra = next(name for name in found if name not in expected)
-    return f"found {extra} {found[extra]}, expected no such entry."
