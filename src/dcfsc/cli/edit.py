@@ -35,43 +35,35 @@ def edit(
     'predict', 'report' and 'export' then use the edited clusters. The edits are in RUN/edits.json
     and can be undone one by one. labels.csv does not change.
     """
-    from dcfsc.runs.edits import edit_run, read_edits
+    import numpy as np
+
+    from dcfsc.runs.edits import edit_run, edited_labels, read_edits
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.reporting import redraw
 
     given = _pairs(names or [])
     merges = [_several(text) for text in merge or []]
-    edits: Any
-    if undo and (given or merges or split):
+    changes = bool(given or merges or split)
+    if undo and changes:
         raise InputError(
             "--undo cannot be combined with edits; give the new edits in a second command."
         )
-    if undo or given or merges or split:
-        before = read_edits(read_run(run))
+    saved = read_run(run)
+    edits = before = read_edits(saved)
+    if undo or changes:
         edits = edit_run(run, given, merges, split or [], undo=undo)
         redraw(run)  # even if nothing changed: an earlier command may have been interrupted before
         if edits == before and not (quiet or as_json):
             output.say("nothing to change: the clusters already have these names")
-    clusters = _listed(run)
+    sizes = np.bincount(edited_labels(saved, edits), minlength=1 + max(edits.clusters))
+    clusters: list[dict[str, Any]] = [
+        {"cluster": k, "name": edits.names.get(k), "size": int(sizes[k])} for k in edits.clusters
+    ]
     if as_json:
         print(json.dumps({"run": str(run), "clusters": clusters}))
     elif not quiet:
         table = [(str(c["cluster"]), c["name"] or "", f"{c['size']:,}") for c in clusters]
         output.print_table(("cluster", "name", "samples"), table)
-
-
-def _listed(run: Any) -> list[dict[str, Any]]:
-    """The clusters as they are now: number, name or None, samples."""
-    from dcfsc.runs.edits import edited_labels, read_edits
-    from dcfsc.runs.folder import read_run
-
-    saved = read_run(run)
-    edits = read_edits(saved)
-    labels = edited_labels(saved, edits)
-    return [
-        {"cluster": k, "name": edits.names.get(k), "size": int((labels == k).sum())}
-        for k in edits.clusters
-    ]
 
 
 def _pairs(words: list[str]) -> dict[str, str]:

@@ -62,7 +62,7 @@ def predict(
     samples = load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
     given = sources(data, labels)
     predicted, file = predict_run(
-        run, samples, out, device=device, overwrite=overwrite, inputs=given
+        saved, samples, out, device=device, overwrite=overwrite, inputs=given
     )
     sizes = [int((predicted == k).sum()) for k in clusters]
     scores = None if samples.y is None else metrics.score(samples.y, predicted)

@@ -27,7 +27,7 @@ from .tables import Columns, certainty_columns, no_formula, write_labels
 
 
 def predict_run(
-    run: str | os.PathLike[str],
+    run: Run | str | os.PathLike[str],
     data: Dataset,
     out: Path | None = None,
     *,
@@ -42,7 +42,7 @@ def predict_run(
     ``predictions-2.csv``, ... that is free in the run's folder. ``inputs`` are the files that the
     data come from, which are never written to.
     """
-    saved = read_run(run)
+    saved = run if isinstance(run, Run) else read_run(run)
     _check_model(saved)
     check_finite(data.X, data.name)
     resolve_device(device)
