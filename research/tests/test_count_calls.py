@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     (folder / "inner" / "sums.py").write_text(SOURCE)
     (folder / "inner" / "absent.py").write_text("import a_package_that_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import counted
+    counted = importlib.import_module("counted")
 
     count_calls.import_all(counted)
     yield counted

@@ -16,6 +16,9 @@ class Codes:
         self.codes = torch.tensor(codes, dtype=torch.float64)
         self.leverage = torch.tensor(leverage, dtype=torch.float64)
 
+    def code(self, z):
+        return self.codes
+
     def topk_code(self, z, k):
         assert len(z) == len(self.codes)
         indices = self.codes.abs().topk(k, dim=1).indices

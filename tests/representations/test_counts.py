@@ -102,8 +102,8 @@ def test_a_part_is_weighted_by_its_own_frequencies():
     alone = Counts(recipe)
     alone.fit_transform(X[index])
     operator = Counts(recipe).solve_part(Part(X, index, recipe))
-    assert torch.equal(operator.views[0], alone.transform(X[index]))
-    assert torch.equal(alone.solve(X).views[0], X)
+    assert torch.equal(operator.directions, alone.transform(X[index]))
+    assert torch.equal(alone.solve(X).directions, X)
 
 
 def test_weights_of_another_width_are_not_restored():

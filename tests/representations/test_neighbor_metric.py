@@ -154,7 +154,7 @@ def test_twice_takes_the_metric_from_what_once_finds():
     part = Part(Z, torch.arange(0, 180, 3), recipe)
     operator = twice.solve_part(part)
     expected = in_metric(part.Z, neighbor_metric(part.Z, 3, 2))
-    torch.testing.assert_close(operator.views[0], expected)
+    torch.testing.assert_close(operator.directions, expected)
 
 
 def test_the_metric_is_considered_up_to_a_number_of_features():

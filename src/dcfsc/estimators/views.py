@@ -76,6 +76,7 @@ CLUSTERING = (
     "confidence_",
     "next_best_",
     "_partition",
+    "_whole_partition",
 )
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
