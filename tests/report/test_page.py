@@ -182,9 +182,14 @@ def test_empty_cluster_and_unmatched_cluster(record: dict[str, Any], details: De
 
 def test_record_of_few_facts_is_enough(details: Details, image_run: Run) -> None:
     keys = ("method", "parameters", "n_clusters", "data")
-    page = render({**{k: image_run.record[k] for k in keys}, "versions": None}, details)
+    record = {**{k: image_run.record[k] for k in keys}, "versions": None}
+    record["data"] = {k: v for k, v in record["data"].items() if k in ("name", "n", "shape")}
+    page = render({**record, "machine": {"device": "cpu"}, "timings": {"fit": 90.0}}, details)
     Tree(page)
     assert image_run.record["method"] in page
+    assert "cpu, ? threads" in page
+    assert '<span class="value">90.0 s</span> <span class="sub">cpu</span>' in page
+    assert "<dt>Seed</dt>" not in page
 
 
 def test_many_classes_become_a_picture(record: dict[str, Any], details: Details) -> None:
