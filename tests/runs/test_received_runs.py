@@ -19,7 +19,7 @@ from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
 from dcfsc.runs.compare import compare_runs
 from dcfsc.runs.details import NEIGHBORS
-from dcfsc.runs.folder import read_run
+from dcfsc.runs.folder import RENAMED, read_run
 
 OPTIONS: dict[str, Any] = {"n_clusters": 3, "random_state": 0, "device": "cpu"}
 
@@ -67,6 +67,22 @@ def test_a_field_of_another_type_is_one_line(run, place, value):
         record[above[0]] = part
         (run / "run.json").write_text(json.dumps(record))
     refused(lambda: read_run(run), rf"is damaged in '{name}'; fit again")
+
+
+def test_a_record_of_version_1_is_read_under_the_names_of_today(run):
+    before = {"lam_", "effective_dof_", "representation_", "stability_", "working_shape_"}
+    assert RENAMED.keys() == before | {"view_strengths_", "view_consistency_"}
+    record = json.loads((run / "run.json").read_text())
+    assert record["dcfsc_run"] == 3
+    assert set(RENAMED.values()) <= record.keys()
+    assert not any(name.endswith("_") for name in record)
+    names = {new: old for old, new in RENAMED.items()}
+    old = {names.get(name, name): value for name, value in record.items()} | {"dcfsc_run": 2}
+    (run / "run.json").write_text(json.dumps(old))
+    assert read_run(run).record == {**record, "dcfsc_run": 2}
+    for number, said in ((1, "no longer read"), (4, "Upgrade dcfsc")):
+        (run / "run.json").write_text(json.dumps({**old, "dcfsc_run": number}))
+        refused(lambda: read_run(run), said)
 
 
 def test_compare_computes_nothing_of_a_forged_record(run, whole, tmp_path):

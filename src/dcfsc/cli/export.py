@@ -5,47 +5,43 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dcfsc.cli import output
-from dcfsc.cli.options import AbsoluteOption, QuietOption, RunArgument
+from dcfsc.cli.options import AbsoluteOption, QuietOption, RunArgument, option, switch
 
 
 def export(
     run: RunArgument,
-    to: Annotated[
-        str, typer.Option(metavar="KIND", help="What to write: folders, csv or parquet.")
-    ],
+    to: Annotated[str, option("What to write: folders, csv or parquet.", "KIND")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Output file, or output folder for folders.",
-            show_default="RUN/export.csv, RUN/export.parquet, RUN-clusters",
+        option(
+            "Output file, or output folder for folders.",
+            "PATH",
+            shown="RUN/export.csv, RUN/export.parquet, RUN-clusters",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="The folder of the samples' files, for a run that was made elsewhere or by "
+        option(
+            "The folder of the samples' files, for a run that was made elsewhere or by "
             "version 1.0.",
+            "FOLDER",
         ),
     ] = None,
     copy: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--copy",
-            help="Copy the files instead of linking to them. A folder of links is not meant to be "
+            "Copy the files instead of linking to them. A folder of links is not meant to be "
             "passed on; a folder of copies is.",
         ),
     ] = False,
     absolute_paths: AbsoluteOption = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--overwrite",
-            help="Renew an earlier export, except what you changed, added or took out; a file of "
+            "Renew an earlier export, except what you changed, added or took out; a file of "
             "yours is kept as NAME.bak.",
         ),
     ] = False,

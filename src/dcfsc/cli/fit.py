@@ -149,11 +149,11 @@ def fit(
     ] = None,
     assign: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the embedding becomes labels.",
-            show_default="filtered for closed-form and views; else kmeans",
-            rich_help_panel=METHOD,
+        option(
+            "How the embedding becomes labels.",
+            "NAME",
+            shown="filtered for closed-form and views; else kmeans",
+            panel=METHOD,
         ),
     ] = None,
     features: Annotated[

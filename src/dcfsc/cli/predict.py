@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dcfsc.cli import output
 from dcfsc.cli.options import (
     ColorOption,
@@ -21,6 +19,7 @@ from dcfsc.cli.options import (
     SizeOption,
     SkipOption,
     load_samples,
+    option,
     sources,
 )
 
@@ -30,11 +29,7 @@ def predict(
     data: DataArgument,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Output file.",
-            show_default="RUN/predictions.csv, RUN/predictions-2.csv, ...",
-        ),
+        option("Output file.", "FILE", shown="RUN/predictions.csv, RUN/predictions-2.csv, ..."),
     ] = None,
     overwrite: OverwriteOption = False,
     device: DeviceOption = "auto",

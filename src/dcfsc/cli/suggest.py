@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
 from dcfsc.cli import output
 from dcfsc.cli.options import (
     ColorOption,
@@ -17,6 +15,7 @@ from dcfsc.cli.options import (
     SizeOption,
     SkipOption,
     load_samples,
+    option,
     reading_for,
 )
 
@@ -27,24 +26,18 @@ def suggest_k(
     data: DataArgument,
     max_k: Annotated[
         int | None,
-        typer.Option(metavar="M", help="Largest K to consider.", show_default="50, or N/5"),
+        option("Largest K to consider.", "M", shown="50, or N/5"),
     ] = None,
     method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="closed-form (samples) or dcfsc (latents of an auto-encoder)."
-        ),
+        str, option("closed-form (samples) or dcfsc (latents of an auto-encoder).", "NAME")
     ] = "closed-form",
     features: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Use features: encoder, scattering or autoencoder."),
+        str | None, option("Use features: encoder, scattering or autoencoder.", "NAME")
     ] = None,
     subspace_dim: Annotated[
-        float | None, typer.Option(metavar="M", help="Expected dimension of each subspace.")
+        float | None, option("Expected dimension of each subspace.", "M")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Weights of the auto-encoder.")
-    ] = None,
+    weights: Annotated[str | None, option("Weights of the auto-encoder.", "FILE")] = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     size: SizeOption = None,
