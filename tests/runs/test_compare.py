@@ -52,8 +52,8 @@ def rewritten(
             table.writerow({**row, "label": label, "confidence": f"{certainty:.4f}"})
     record = json.loads((run / "run.json").read_text())
     record |= {"model": None, "files": {"labels.csv": digest(folder / "labels.csv")}}
-    record["stability_"] = {} if stability is None else {"given": stability}
-    record["representation_"] = "given"
+    record["stability"] = {} if stability is None else {"given": stability}
+    record["representation"] = "given"
     (folder / "run.json").write_text(json.dumps(record))
     return folder
 

@@ -225,7 +225,8 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def _read_labels(path: Path) -> np.ndarray:
+    columns = _read_table(path)
     try:
-        return np.array(list(map(int, _read_table(path)["label"])), np.int64)
+        return np.array(list(map(int, columns["label"])), np.int64)
     except (ValueError, KeyError, OverflowError):
         raise InputError(f"{path} is damaged in its column 'label'; {AGAIN}.") from None
