@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         EnSC,
         KernelSSC,
         ScatteringFeatures,
+        ViewClustering,
     )
     from .estimators.number_of_clusters import suggest_k
     from .report.plots import (
@@ -66,6 +67,7 @@ _ROOMS = (
     "self_expression",
     "spectral",
     "training",
+    "views",
 )
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "KernelSSC",
     "ScatteringFeatures",
     "TensorBoard",
+    "ViewClustering",
     "__version__",
     "load",
     "plot_affinity",

@@ -11,6 +11,7 @@ from .encoder_features import EncoderFeatures
 from .low_rank import ADSSC, EDSC, JDSSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
+from .views import ViewClustering
 
 __all__ = [
     "ADSSC",
@@ -29,4 +30,5 @@ __all__ = [
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
+    "ViewClustering",
 ]

@@ -31,8 +31,8 @@ CHOSEN = (
     "representation_",
     "stability_",
     "working_shape_",
-    "view_strengths_",
-    "view_consistency_",
+    "augmentations_",
+    "consistency_",
 )
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given

@@ -50,8 +50,3 @@ def energy(Z: Tensor) -> float:
     """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
     own = sum(float(part.double().square().sum()) for part in Z.detach().split(1 << 16))
     return max(processes.total_number(own), 1e-300)
-
-
-def ridge_of(lam: float, effective_dof: float) -> dict[str, float]:
-    """What the history says of a step's closed form."""
-    return {"lam": lam, "effective_dof": effective_dof}

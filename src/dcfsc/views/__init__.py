@@ -4,6 +4,7 @@ The closed form of the samples determines the augmentations and gives positives 
 """
 
 from .augmentations import Views
+from .estimate import training_seconds
 from .loop import Schedule, train_views, view_features
 from .model import Clustering, Teacher, ViewModel, ViewOptions, ViewTraining
 from .pseudo_labels import agreed
@@ -18,5 +19,6 @@ __all__ = [
     "Views",
     "agreed",
     "train_views",
+    "training_seconds",
     "view_features",
 ]
