@@ -20,7 +20,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from samples import SelfExpressionTerm
 
 from dcfsc import DCFSC, ClosedFormSubspaceClustering, ViewClustering, networks, processes
 from dcfsc.affinity import TopK
@@ -38,6 +37,17 @@ from dcfsc.training import (
 )
 
 Results = dict[str, Any]
+
+
+class SelfExpressionTerm:
+    """0.15 |Z - B Z|_F^2, added to the loss."""
+
+    name = "self_expression"
+
+    def __call__(self, state: Any) -> torch.Tensor:
+        return 0.15 * (state.latent - state.expressed).square().sum()
+
+
 N = 37
 SPECS = {
     "mlp": MLPSpec(9, (12,), 5),
@@ -67,7 +77,7 @@ def gradients() -> Results:
     found: Results = {}
     for kind in SPECS:
         network, X = network_and_samples(kind)
-        step = ChunkedStep(network, X, 10, (SelfExpressionTerm(0.3),))
+        step = ChunkedStep(network, X, 10, (SelfExpressionTerm(),))
         parts, ridge = step(Absolute(0.7))()
         found[f"{kind} loss"] = sum(parts.values())
         found[f"{kind} degrees of freedom"] = ridge["effective_dof"]
@@ -213,12 +223,12 @@ def views(path: Path, **options: Any) -> Results:
     X = np.sin(np.pi / 2 * (across * columns + down * rows) + generator.uniform(0, 6, (60, 1, 1)))
     X = (X + 0.1 * generator.random(X.shape)).astype(np.float32)
     spec = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8)
-    options |= {"network": spec, "effort": "quick", "steps": 4, "batch_size": 21}
-    options |= {"device": "cpu", "random_state": 3, "verbose": False}
+    given = {"network": spec, "effort": "quick", "steps": 4, "batch_size": 21}
+    given |= {"device": "cpu", "random_state": 4, "verbose": False} | options
     names = "contrastive", "prediction", "self_expression", "clusters"
     losses = dict.fromkeys(names, 1.0)
     with mock.patch.multiple("dcfsc.views.model", LOSSES=losses, LOSSES_TWO=losses):
-        model = ViewClustering(3, **options)
+        model = ViewClustering(3, **given)
         found = fitted(model, X, X[:9], path)
     found |= {f"strength of {name}": s for name, s in model.augmentations_.items()}
     return found | {"losses": np.array(model.history_.column("loss"))}

@@ -157,6 +157,12 @@ def test_strays_are_nearest_rows_of_other_labels(monkeypatch, looked_at, rows):
     assert found.tolist() == pytest.approx(expected, abs=1e-15)
 
 
+@pytest.mark.parametrize(("n", "looking"), [(10_000, 10_000), (10_001, 5001), (20_001, 6667)])
+def test_ten_thousand_rows_at_most_look_for_their_neighbors(n, looking):
+    Z = torch.nn.functional.normalize(torch.arange(2.0 * n).view(n, 2).sin(), dim=1)
+    assert stray_shares(Z, torch.zeros(n)).tolist() == [0.0] * looking
+
+
 @pytest.mark.parametrize(("labels", "share"), [([0] * 6, 0.0), ([0, 1, 2, 3, 4, 5], 1.0)])
 def test_strays_of_equal_rows(labels, share):
     found = stray_shares(torch.ones(len(labels), 1), torch.tensor(labels))
