@@ -14,7 +14,7 @@ from dcfsc.estimators import views as view_estimator
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import ConvSpec, ResidualSpec
-from dcfsc.views import Schedule
+from dcfsc.views import Schedule, ViewTraining
 
 pytestmark = pytest.mark.slow
 
@@ -266,18 +266,18 @@ def test_a_full_training_that_takes_hours_on_a_cpu_is_announced(
     monkeypatch, caplog, seconds, said, effort
 ):
     monkeypatch.setattr(
-        view_estimator,
-        "training_seconds",
-        lambda X, spec, schedule: seconds if spec.channels == (6, 8) else 90.0,
+        ViewTraining,
+        "seconds",
+        lambda self, spec, schedule: seconds if schedule.batch_size == 512 else 90.0,
     )
     text = "a full training takes about 10 h on this CPU; with the effort 'quick' about 90 s"
     expected = [text] if said and effort == "full" else []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model(effort=effort, steps=1, batch_size=4).fit(stripes(30)[0])
+        model(effort=effort, steps=1, batch_size=None).fit(stripes(30)[0])
     assert [str(w.message) for w in caught] == expected
     with caplog.at_level("INFO", "dcfsc"):
-        model(effort=effort, steps=1, batch_size=4).fit(stripes(30)[0])
+        model(effort=effort, steps=1, batch_size=None).fit(stripes(30)[0])
     assert [m for m in caplog.messages if "a full training" in m] == expected
 
 

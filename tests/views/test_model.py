@@ -116,7 +116,7 @@ def test_training_starts_from_the_seeds_that_the_generator_gives(trainings):
     teacher = Scripted()
     history = History()
     made = training(teacher, losses={"contrastive": 2.0})
-    model = made.fit(history)
+    trained = made.fit(history)
     ((network, X, strengths, weights, schedule, pseudo_labels, options),) = trainings
     first, second = torch.randint(
         2**31 - 1, (2,), generator=torch.Generator().manual_seed(5)
@@ -126,7 +126,7 @@ def test_training_starts_from_the_seeds_that_the_generator_gives(trainings):
     state = torch.Generator().manual_seed(second).get_state()
     assert torch.equal(options["generator"].get_state(), state)
     assert torch.equal(X, samples(HEAD))
-    assert strengths == model.augmentations == NOISE
+    assert strengths == made.augmentations == NOISE
     assert weights == {"contrastive": 2.0}
     assert schedule == Schedule(40, 16, 0.01)
     assert pseudo_labels is made.pseudo_labels
@@ -135,7 +135,7 @@ def test_training_starts_from_the_seeds_that_the_generator_gives(trainings):
     assert options["history"] is history
     assert (options["precision"], options["compiled"]) == ("float32", False)
     assert options["checkpoint"] is None
-    assert (model.network, model.consistency, model.samples) == (network, {}, teacher.given[0])
+    assert (trained, made.consistency, made.samples) == (network, {}, teacher.given[0])
 
 
 def test_options_are_passed_on(trainings):
@@ -170,7 +170,7 @@ def test_two_views_alone_are_told_apart(monkeypatch, trainings):
 def test_what_views_alone_have_taught_is_grouped_with_its_neighbors(trainings):
     teacher = Scripted(FIRST, stability=0.0)
     made = training(teacher, IMAGES, precision="bfloat16", compiled=True)
-    network = made.fit(History()).network
+    network = made.fit(History())
     (first, *_), (head, Z, strengths, weights, schedule, pseudo_labels, options) = trainings
     assert network is first
     assert network.head is head.encoder
@@ -195,7 +195,7 @@ def test_what_views_alone_have_taught_is_grouped_with_its_neighbors(trainings):
 
 @pytest.mark.parametrize("options", [{"losses": {"contrastive": 1.0}}, {"positives": 0}])
 def test_nothing_is_grouped_where_losses_are_given_or_neighbors_refused(trainings, options):
-    network = training(Scripted(stability=0.0), IMAGES, **options).fit(History()).network
+    network = training(Scripted(stability=0.0), IMAGES, **options).fit(History())
     assert len(trainings) == 1
     assert network.head is None
 
@@ -455,11 +455,11 @@ def test_a_model_is_trained_and_taught():
     later = np.roll(FIRST, 1)
     teacher = Scripted(later, later)
     made, history = training(teacher, steps=5), History()
-    model = made.fit(history)
+    network = made.fit(history)
     assert [row["step"] for row in history] == [1, 2, 3, 4, 5]
     assert made.pseudo_labels.targets.tolist() == np.where(later == FIRST, later, -1).tolist()
-    features = view_features(model.network, samples(HEAD))
+    features = view_features(network, samples(HEAD))
     assert features.shape == (N, 4)
     untrained = ViewNetwork(HEAD, torch.Generator().manual_seed(made.seeds[0]))
     assert not torch.allclose(features, view_features(untrained, samples(HEAD)))
-    assert not model.network.training
+    assert not network.training

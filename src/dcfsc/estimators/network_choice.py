@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,7 @@ BLOCK_ROWS_BYTES = 1 << 26
 VIEW_NETWORKS = {"residual": "images", "head": "feature vectors"}
 
 
-@dataclass
-class InitialNetwork:
+class InitialNetwork(NamedTuple):
     network: Any
     input_scale: float  # factor from the samples' values to the network's input
     pretrained: bool

@@ -30,7 +30,6 @@ from dcfsc.views import (
     ViewOptions,
     ViewTraining,
     agreed,
-    training_seconds,
     view_features,
 )
 
@@ -192,11 +191,11 @@ eigenvalues_
             self._announce(training)
         training.choose()
         with self._recording(0, training.schedule.steps) as history:
-            model = training.fit(history)
-        self.network_ = model.network
-        self.augmentations_, self.consistency_ = model.augmentations, model.consistency
+            self.network_ = training.fit(history)
+        self.augmentations_ = dict(training.augmentations)
+        self.consistency_ = dict(training.consistency)
         Z = view_features(self.network_, inputs)
-        self._cluster_features(len(X), Z, n_clusters, random_state, model.samples)
+        self._cluster_features(len(X), Z, n_clusters, random_state, training.samples)
         return self
 
     def _options(self, device: torch.device, n: float) -> ViewOptions:
@@ -204,16 +203,14 @@ eigenvalues_
         check_precision(precision, device)
         if self.compile:
             check_compilable(device, None)
-        schedule, alone = map(self._given, EFFORTS[self.effort])
-        if alone.sgd and self.steps is None:
-            steps = int(EPOCHS_ALONE * n / EFFORTS[self.effort][1].batch_size)
-            alone = replace(alone, steps=max(alone.steps, steps))
-        augmentations = None if isinstance(self.augmentations, str) else self.augmentations
+        usual, alone = EFFORTS[self.effort]
+        if alone.sgd:
+            alone = replace(alone, steps=max(alone.steps, int(EPOCHS_ALONE * n / alone.batch_size)))
         return ViewOptions(
-            schedule,
-            alone,
+            self._given(usual),
+            self._given(alone),
             int(self.positives),
-            augmentations,
+            None if isinstance(self.augmentations, str) else self.augmentations,
             precision=precision,
             compiled=bool(self.compile),
         )
@@ -227,18 +224,17 @@ eigenvalues_
 
     def _announce(self, training: ViewTraining) -> None:
         """Say so if a full training takes long on a CPU."""
-        seconds = training_seconds(training.X, training.spec, training.schedule)
+        seconds = training.seconds(training.spec, training.schedule)
         if seconds < LONG:
             return
-        quick = EFFORTS["quick"][not training.guided]
-        shape, K = self.sample_shape_, self.n_clusters_
-        spec = view_specs_for("auto", shape, K, True)[not training.guided]
-        instead = training_seconds(training.X, spec, quick)
+        alone = not training.guided
+        spec = view_specs_for(self.network, self.sample_shape_, self.n_clusters_, small=True)[alone]
+        quick = training.seconds(spec, self._given(EFFORTS["quick"][alone]))
         text = "a full training takes about %s on this CPU; with the effort 'quick' about %s"
         if announced():
-            announce(text, spoken(seconds), spoken(instead))
+            announce(text, spoken(seconds), spoken(quick))
         else:
-            warnings.warn(text % (spoken(seconds), spoken(instead)), stacklevel=4)
+            warnings.warn(text % (spoken(seconds), spoken(quick)), stacklevel=4)
 
     def _cluster_features(
         self,

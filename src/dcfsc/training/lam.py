@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
 from dcfsc import processes
 from dcfsc.self_expression import choose_lam
 
-
-class LamRule(Protocol):
-    """Latents Z (N, d) -> the lam of this step."""
-
-    def __call__(self, Z: Tensor) -> float: ...
+LamRule = Callable[[Tensor], float]  # latents Z (N, d) -> the lam of this step
 
 
 @dataclass(frozen=True)

@@ -158,23 +158,20 @@ def _record(
         history.record(phase="train", step=step, loss=loss, seconds=seconds, **named)
 
 
+@dataclass
 class _Step:
     """One step's gradient, left in the parameters; gives the losses, still on the device."""
 
-    def __init__(
-        self,
-        network: Any,
-        X: Inputs,
-        views: Views,
-        weights: Mapping[str, float],
-        pseudo_labels: PseudoLabels,
-        n_clusters: int,
-        precision: str,
-        n_views: int = 2,
-    ):
-        self.network, self.X, self.views, self.weights = network, X, views, weights
-        self.pseudo_labels, self.n_clusters = pseudo_labels, n_clusters
-        self.precision, self.n_views = precision, n_views
+    network: Any
+    X: Inputs
+    views: Views
+    weights: Mapping[str, float]
+    pseudo_labels: PseudoLabels
+    n_clusters: int
+    precision: str
+    n_views: int = 2
+
+    def __post_init__(self) -> None:
         self.gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]] = self._gradient
 
     def __call__(self, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -66,6 +67,7 @@ PILOT = 0.25  # the length of a training that decides on the augmentations, as a
 # Samples that decide on the augmentations, and how many of them a cluster must have.
 CHOICE_SAMPLES, CHOICE_PER_CLUSTER = 2000, 30
 FEWEST_PER_CLUSTER = 4
+PROBED = 8  # samples whose gradients say how long a training takes
 
 
 ViewSpec = ResidualSpec | HeadSpec
@@ -107,33 +109,20 @@ class ViewOptions:
     compiled: bool = False
 
 
-@dataclass(frozen=True)
-class ViewModel:
-    """A trained encoder.
-
-    Attributes
-    ----------
-    network : the encoder with its projector and classifier.
-    augmentations : the strength of each.
-    consistency : of each augmentation, at the strength taken or at the weakest tried; empty where
-        the augmentations were given.
-    samples : how the closed form clusters the samples, in the first process; None where its
-        clusters are not to be trusted.
-    """
-
-    network: ViewNetwork
-    augmentations: dict[str, float]
-    consistency: dict[str, float]
-    samples: Clustering | None
-
-
 class ViewTraining:
     """Trains an encoder on all samples X (N, ...); in every process on all of them, if many.
 
-    It clusters the samples when it is made, which determines ``spec`` and ``schedule``; ``fit``
-    trains with the augmentations of ``choose``. ``specs`` are of the network to train and of the
-    one that only views teach. ``generator`` draws the weights; batches and views have one of their
-    own on the device of X.
+    It clusters the samples when it is made, which determines the spec and the schedule. ``specs``
+    are of the network to train and of the one that only views teach. ``generator`` draws the
+    weights; batches and views have one of their own on the device of X.
+
+    Attributes
+    ----------
+    samples : how the closed form clusters the samples, in the first process; None where its
+        clusters are not to be trusted.
+    augmentations : the strength of each, once they are chosen.
+    consistency : of each augmentation, at the strength taken or at the weakest tried; empty where
+        the augmentations were given.
     """
 
     def __init__(
@@ -174,12 +163,24 @@ class ViewTraining:
         if self.checkpoint is not None:
             self.checkpoint.notes["augmentations"] = self.augmentations, self.consistency
 
-    def fit(self, history: History) -> ViewModel:
-        """Train; the checkpoint says from where."""
+    def fit(self, history: History) -> ViewNetwork:
+        """The trained encoder; the checkpoint says from where to go on."""
         network = self._train(self.augmentations, self.schedule, history, self.checkpoint)
         if not self.guided and self.options.losses is None and self.options.positives:
             self._group(network)
-        return ViewModel(network, dict(self.augmentations), dict(self.consistency), self.samples)
+        return network
+
+    def seconds(self, spec: ViewSpec, schedule: Schedule) -> float:
+        """How long a training takes, by the gradients of a few samples; roughly."""
+        network, x = ViewNetwork(spec).to(self.X.device), self.X[:PROBED]
+        best = float("inf")
+        for _ in range(2):  # the first one also prepares the kernels
+            begin = time.perf_counter()
+            torch.stack([part.square().mean() for part in network(x)]).sum().backward()
+            best = min(best, time.perf_counter() - begin)
+        return (
+            best / len(x) * schedule.views * schedule.steps * min(schedule.batch_size, len(self.X))
+        )
 
     def _look(self, images: bool) -> bool:
         """Cluster the samples; learn from them if they are to be trusted, and say whether."""
