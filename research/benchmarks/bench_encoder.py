@@ -5,7 +5,7 @@
 
 FOLDER has one sub-folder a class, which only the scores see. The peers get the same features at
 unit length: k-means with ten starts, and EVoC, which picks its own number of clusters, if it is
-installed (``pip install evoc``). ``--head`` trains ``DCFSC(network="head")`` on them as well, three
+installed (``pip install evoc``). ``--head`` trains ``ViewClustering`` on them as well, three
 seeds.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, EncoderFeatures, io
+from dcfsc import ClosedFormSubspaceClustering, EncoderFeatures, ViewClustering, io
 from dcfsc.metrics import clustering_error, nmi
 
 from .measure import finish, parser, timed
@@ -66,7 +66,7 @@ def main() -> None:
         "EVoC": lambda: evoc(Z),
     }
     for seed in range(3 if args.head else 0):
-        head = DCFSC(K, network="head", device=args.device, random_state=seed, verbose=False)
+        head = ViewClustering(K, device=args.device, random_state=seed, verbose=False)
         methods[f"head, seed {seed}"] = partial(head.fit_predict, Z)
     for name, run in methods.items():
         try:

@@ -13,7 +13,7 @@ dcfsc gets images as images and nothing but K. Every other method gets the same 
 and scaled to unit length, and its library's own defaults. HDBSCAN and EVoC choose the number of
 clusters; "EVoC with K" is told it. What they call noise is scored as one more cluster. SSC-OMP and
 EnSC are this library's implementations. EVoC and ClustPy are left out where they are not installed
-(``pip install evoc clustpy``; ClustPy needs a C compiler). ``--trained`` measures DCFSC with views
+(``pip install evoc clustpy``; ClustPy needs a C compiler). ``--trained`` measures ViewClustering
 instead, on a GPU if there is one, for a file of its own and without an untimed fit.
 """
 
@@ -86,7 +86,7 @@ METHODS: dict[str, Cluster] = {
     "EVoC with K": evoc(takes_k=True),
     "SubKmeans (ClustPy)": sub_k_means,
 }
-TRAINED = {"views": ours("dcfsc", training="views", device="auto", verbose=False)}
+TRAINED = {"views": ours("views", device="auto", verbose=False)}
 IMAGES = ("dcfsc", "dcfsc --fast", *TRAINED)  # these take images as images
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     options.add_argument("--data", nargs="*", default=DATA, choices=list(samples.SETS))
     options.add_argument("--one", nargs=2, metavar=("DATA", "METHOD"), help=argparse.SUPPRESS)
     options.add_argument("--limit", type=float, default=600.0, help="seconds for all seeds")
-    options.add_argument("--trained", action="store_true", help="DCFSC with views instead")
+    options.add_argument("--trained", action="store_true", help="ViewClustering instead")
     args = options.parse_args()
     if args.one:
         print(json.dumps(one(*args.one)))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sklearn.cluster import KMeans
 
 from dcfsc import metrics
-from dcfsc.estimators import DCFSC, ClosedFormSubspaceClustering
+from dcfsc.estimators import ClosedFormSubspaceClustering, ViewClustering
 from dcfsc.machine import machine
 from research.machine import PeakMemory, versions
 
@@ -39,16 +40,25 @@ VIEW_PROBLEMS = {
         "digits": 10,
     }.items()
 }
-# Titles, and the options of DCFSC; None is the closed form of the samples.
+# Titles, and the options of WithLosses; None is the closed form of the samples.
 VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "views": ("views, the default", {}),
-    "views-alone": ("views alone", {"losses": {"contrastive": 1.0}, "partners": 0}),
+    "views-alone": ("views alone", {"losses": {"contrastive": 1.0}, "positives": 0}),
     "views-layer": (
         "views, the layer's residual in the loss",
-        {"losses": {"contrastive": 1.0, "self_expression": 1.0}, "partners": 0},
+        {"losses": {"contrastive": 1.0, "self_expression": 1.0}, "positives": 0},
     ),
     "closed-form": ("no training", None),
 }
+
+
+class WithLosses(ViewClustering):
+    """ViewClustering with losses of its own; None are the default ones."""
+
+    losses: Any = None
+
+    def _options(self, device: Any, n: float) -> Any:
+        return replace(super()._options(device, n), losses=self.losses)
 
 
 def measure_views(cell: Cell, session: Session) -> Record:
@@ -69,10 +79,12 @@ def measure_views(cell: Cell, session: Session) -> Record:
         if options is None:
             model = ClosedFormSubspaceClustering(K, **common).fit(samples.X)
         else:
-            changes = _changes(cell, session.store)
-            common["compile"] = session.device.type == "cuda"
+            gpu = session.device.type == "cuda"
+            common |= {"compile": gpu, "effort": "full" if gpu else "quick", "verbose": False}
             common |= {"checkpoint": checkpoint, "callbacks": [rows_here.append]}
-            model = DCFSC(K, training="views", views=changes, verbose=False, **options, **common)
+            common["augmentations"] = _augmentations(cell, session.store)
+            model = WithLosses(K, positives=options.get("positives", 3), **common)
+            model.losses = options.get("losses")
             model.fit(samples.X)
         seconds = time.perf_counter() - start
     checkpoint.unlink(missing_ok=True)
@@ -88,8 +100,8 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "steps": history[-1]["step"] if history else 0,
         "seconds": seconds + _seconds_of(history[: len(history) - len(rows_here)]),
         "memory": memory.record(),
-        "strengths": fitted.get("view_strengths_"),
-        "consistency": fitted.get("view_consistency_"),
+        "strengths": fitted.get("augmentations_"),
+        "consistency": fitted.get("consistency_"),
         "representation": fitted.get("representation_"),
         "stability": fitted.get("stability_"),
         "cuts": fitted.get("_cuts"),
@@ -107,8 +119,8 @@ def _seconds_of(history: list[Row]) -> float:
     )
 
 
-def _changes(cell: Cell, store: CellStore) -> Any:
-    """The changes that the whole method has chosen, where it is not the one to choose."""
+def _augmentations(cell: Cell, store: CellStore) -> Any:
+    """The augmentations that the whole method has chosen, where it is not the one to choose."""
     record = None if cell.method == "views" else store.load(cell.reference("views"))
     return "auto" if record is None else record["strengths"]
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EnSC,
         KernelSSC,
         ScatteringFeatures,
+        ViewClustering,
     )
     from .estimators.suggest import suggest_k
     from .report.plots import (
@@ -65,6 +66,7 @@ _ROOMS = (
     "self_expression",
     "spectral",
     "training",
+    "views",
 )
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "KernelSSC",
     "ScatteringFeatures",
     "TensorBoard",
+    "ViewClustering",
     "__version__",
     "load",
     "plot_affinity",

@@ -9,17 +9,15 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from typer.testing import CliRunner
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, processes
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, ViewClustering, processes
 from dcfsc.cli import export, predict, report, suggest
 from dcfsc.cli import fit as fit_module
 from dcfsc.cli.app import app
-from dcfsc.estimators import views
-from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM, STEPS
+from dcfsc.estimators.dcfsc import LATENT_SUBSPACE_DIM
 from dcfsc.estimators.deep import LEARNING_RATE, PRETRAIN_EPOCHS
 from dcfsc.estimators.dsc import DSC
 from dcfsc.estimators.registry import METHODS
 from dcfsc.pipeline import SUBSPACE_DIM
-from dcfsc.views.model import HEAD_LOSSES, LOSSES
 
 IMAGES = {
     "size": "unchanged; a smaller size if images are large or differ in size",
@@ -44,33 +42,31 @@ def default(cls: type, name: str) -> Any:
 
 def test_defaults_of_fit_are_those_of_the_estimators():
     shown = shown_defaults(fit_module.fit)
-    closed, deep = ClosedFormSubspaceClustering, DCFSC
+    closed, deep, views = ClosedFormSubspaceClustering, DCFSC, ViewClustering
     assert shown.pop("lam") == default(closed, "lam") == default(deep, "lam")
     assert shown.pop("representation") == default(closed, "representation")
     assert shown.pop("subspace_dim") == f"{SUBSPACE_DIM:g}; dcfsc: {LATENT_SUBSPACE_DIM:g}"
-    on_views = f"views: {views.STEPS}, without a GPU {views.STEPS_CPU}"
-    assert shown.pop("steps") == f"{STEPS}; {on_views}; dsc: {default(DSC, 'steps')}"
-    assert default(deep, "steps") is None
-    assert shown.pop("training") == "reconstruction; views for --network head"
-    assert shown.pop("views") == f"{default(deep, 'views')}: chosen from the data"
-    (more,) = HEAD_LOSSES.keys() - LOSSES.keys()
-    assert shown.pop("losses") == f"{','.join(LOSSES)}; for a head also {more}"
-    assert set(HEAD_LOSSES.values()) == set(LOSSES.values()) == {1.0}
+    steps = default(deep, "steps"), default(DSC, "steps")
+    assert shown.pop("steps") == f"{steps[0]}; views: from --effort; dsc: {steps[1]}"
+    assert shown.pop("augmentations") == f"{default(views, 'augmentations')}: chosen from the data"
+    assert shown.pop("positives") == str(default(views, "positives"))
+    assert shown.pop("effort") == default(views, "effort")
     affinity, _, rest = shown.pop("affinity").partition("; ")
     assert affinity == default(closed, "affinity") == default(deep, "affinity")
     assert rest == "depends on the method"
     assign, _, others = shown.pop("assign").partition(" for closed-form and views; else ")
     assert assign == default(closed, "assign")
-    rest_of_methods = {default(cls, "assign") for m, cls in METHODS.items() if m != "closed-form"}
-    assert rest_of_methods == {others, None}
-    assert (DCFSC()._assign(), DCFSC(training="views")._assign()) == (others, assign)
+    filtered = {m for m, cls in METHODS.items() if default(cls, "assign") == assign}
+    assert filtered == {"closed-form", "views"}
+    assert {default(METHODS[m], "assign") for m in METHODS.keys() - filtered} == {others}
     assert shown.pop("network") == default(deep, "network")
     assert shown.pop("pretrain_epochs") == f"{PRETRAIN_EPOCHS}; with --weights: 0"
-    assert shown.pop("learning_rate") == f"{LEARNING_RATE:g}; views: {views.LEARNING_RATE:g}"
-    assert default(deep, "learning_rate") is None
-    on_views = f"views: {views.BATCH}, without a GPU {views.BATCH_CPU}"
-    assert shown.pop("batch_size") == f"all; {on_views}"
+    assert shown.pop("learning_rate") == f"{LEARNING_RATE:g}; views: from --effort"
+    assert default(deep, "learning_rate") == LEARNING_RATE
+    assert shown.pop("batch_size") == "all; views: from --effort"
     assert default(deep, "batch_size") is None
+    assert default(views, "steps") is default(views, "batch_size") is None
+    assert default(views, "learning_rate") is None
     assert float(shown.pop("checkpoint_every")) == default(deep, "checkpoint_every")
     assert float(shown.pop("dist_timeout")) == processes.TIMEOUT_SECONDS
     # what the command itself decides

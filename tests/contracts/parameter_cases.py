@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from samples import SelfExpressionTerm
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -19,7 +20,6 @@ from dcfsc.estimators.registry import FEATURES, METHODS
 from dcfsc.features.encoders import InputImages, TorchEncoder
 from dcfsc.io import synthetic
 from dcfsc.self_expression import ExplicitCoefficients, solve
-from dcfsc.training import SelfExpressionTerm
 
 TABLE = synthetic(60, 3, 2, 8, noise=0.3, random_state=0).X
 ELSEWHERE = synthetic(20, 3, 2, 8, noise=0.3, random_state=1).X
@@ -100,23 +100,17 @@ NETWORK = {
     "weights": (None, "no such weights", "refused"),
     "pretrain_epochs": (2, 3, "output"),
     "learning_rate": (1e-3, 1e-2, "output"),
-    "pretrain_batch_size": (256, 16, "output"),
     "device": ("cpu", "cuda:99", "refused"),
     "random_state": (0, 1, "output"),
     "verbose": (False, True, "text"),
     "callbacks": ((), (print,), "text"),
 }
-STOPPING = {
-    "tol": (None, 0.9, "output", {"steps": 25}),
-    "patience": (20, 1, "output", {"steps": 4, "tol": 0.9}),
-}
 DEEP = {"device": "cpu", "random_state": 0, "verbose": False, "pretrain_epochs": 2}
 SEEDED = {"n_clusters": 3, "device": "cpu", "random_state": 0}
 ON_VIEWS = {
     **SEEDED,
-    "training": "views",
-    "views": {"noise": 1.0},
-    "losses": {"contrastive": 1.0},
+    "augmentations": {"noise": 1.0},
+    "effort": "quick",
     "steps": 2,
     "batch_size": 8,
     "verbose": False,
@@ -152,43 +146,47 @@ ESTIMATORS: Cases = {
         {
             **CLUSTERER,
             **NETWORK,
-            **STOPPING,
-            "assign": (None, "discretize", "output", {"affinity": "symmetric"}),
+            "assign": ("kmeans", "discretize", "output", {"affinity": "symmetric"}),
             "lam": ("auto", 5.0, "output"),
             "subspace_dim": (None, 1.0, "output"),
             "steps": (2, 3, "output"),
             "batch_size": (None, 7, "memory", {"pretrain_epochs": 0}),
             "terms": ((), (SelfExpressionTerm(9.0),), "output"),
-            "precision": (None, "bfloat16", "refused"),
+            "precision": ("float32", "bfloat16", "refused"),
             "compile": (False, True, "refused"),
-            "n_neighbors": (10, 1, "prediction"),
             "checkpoint": ("FOLDER/a", "FOLDER/b", "file", {"checkpoint_every": 0.0}),
             "checkpoint_every": (30.0, 0.0, "file", {"checkpoint": "FOLDER/state"}),
         },
     ),
-    "dcfsc on views": (
-        METHODS["dcfsc"],
+    "views": (
+        METHODS["views"],
         SMALL_IMAGES,
         ON_VIEWS,
         {
-            "training": ("views", "reconstruction", "refused"),
             "network": (
                 "auto",
                 networks.ResidualSpec((1, 5, 5), (4, 8), 1, hidden=8, projection=4),
                 "output",
             ),
-            "views": ({"noise": 1.0}, {"light": 1.0}, "output"),
-            "losses": ({"contrastive": 1.0}, {"clusters": 1.0}, "output"),
-            "partners": (3, 0, "output"),
+            "augmentations": ({"noise": 1.0}, {"light": 1.0}, "output"),
+            "positives": (3, 0, "output"),
+            "effort": ("quick", "full", "output"),
             "steps": (2, 3, "output"),
             "batch_size": (8, 4, "output"),
             "learning_rate": (None, 0.1, "output"),
             "lam": ("auto", 5.0, "output"),
             "subspace_dim": (None, 1.0, "output"),
-            "assign": (None, "discretize", "labels"),
-            "n_neighbors": (10, 1, "prediction"),
+            "assign": ("filtered", "discretize", "labels"),
             "n_clusters": (3, 4, "labels"),
             "affinity": ("topk", "symmetric", "output"),
+            "precision": (None, "bfloat16", "refused"),
+            "compile": (False, True, "refused"),
+            "device": ("cpu", "cuda:99", "refused"),
+            "random_state": (0, 1, "output"),
+            "verbose": (False, True, "text"),
+            "callbacks": ((), (print,), "text"),
+            "checkpoint": ("FOLDER/a", "FOLDER/b", "file", {"checkpoint_every": 0.0}),
+            "checkpoint_every": (30.0, 0.0, "file", {"checkpoint": "FOLDER/state"}),
         },
     ),
     "dsc": (
@@ -198,7 +196,6 @@ ESTIMATORS: Cases = {
         {
             **CLUSTERER,
             **NETWORK,
-            **STOPPING,
             "norm": ("l1", "l2", "output"),
             "coefficient_weight": (1.0, 9.0, "output"),
             "self_expression_weight": (100.0, 9.0, "output"),

@@ -24,7 +24,7 @@ K3 = ("-k", "3", *CPU)
 FIT = ("fit", "table.npz", *K3, "--no-report", "--representation", "given")
 PLAIN = ("fit", "table.npz", *K3, "--no-report")
 DEEP = (*PLAIN, "--method", "dcfsc", "--steps", "2", "--pretrain-epochs", "1")
-VIEWS = (*PLAIN, "--training", "views", "--steps", "2", "--batch-size", "8")
+VIEWS = (*PLAIN, "--effort", "quick", "--steps", "2", "--batch-size", "8")
 AGAIN = (*FIT, "--out", "run", "--overwrite")
 SHOWN = ("fit", "shades", *K3, "--no-report", "--representation", "given")
 SUGGEST = ("suggest-k", "table.npz", "--max-k", "4", *CPU)
@@ -40,17 +40,9 @@ CASES = {
     ("fit", "--subspace-dim"): (PLAIN, (*PLAIN, "--subspace-dim", "1"), "labels"),
     ("fit", "--representation"): (FIT, (*FIT, "--representation", "metric"), "labels"),
     ("fit", "--steps"): (DEEP, (*DEEP, "--steps", "30"), "labels"),
-    ("fit", "--training"): (
-        DEEP,
-        (*DEEP, "--training", "views"),
-        "no effect with training='views'",
-    ),
-    ("fit", "--views"): (DEEP, (*DEEP, "--views", "noise"), "no effect with training"),
-    ("fit", "--losses"): (
-        DEEP,
-        (*DEEP, "--losses", "clusters"),
-        "no effect with training",
-    ),
+    ("fit", "--augmentations"): (VIEWS, (*VIEWS, "--augmentations", "fog"), "unknown augmentation"),
+    ("fit", "--positives"): (DEEP, (*DEEP, "--positives", "2"), "has no option 'positives'"),
+    ("fit", "--effort"): (VIEWS, (*VIEWS, "--effort", "much"), "unknown effort 'much'"),
     ("fit", "--affinity"): (FIT, (*FIT, "--affinity", "symmetric"), "labels"),
     ("fit", "--assign"): (FIT, (*FIT, "--assign", "cluster_qr"), "labels"),
     ("fit", "--features"): (PLAIN, (*PLAIN, "--features", "scattering"), "made from images"),

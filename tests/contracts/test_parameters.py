@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import random
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -33,6 +34,7 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import FEATURES, METHODS
 from dcfsc.estimators.suggest import TABLE as SUGGESTION_TABLE
+from dcfsc.estimators.views import EFFORTS
 from dcfsc.parameters import table_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -247,14 +249,8 @@ def test_a_value_without_effect_is_refused_in_one_line(which, name, other, value
     default = inspect.signature(cls).parameters[name].default
     value = next(v for v in cases[name][:2] if v is not default and v != default)
     options = {k: v for k, v in base.items() if k != name}
-    if other == "_training":
-        for key, kind in table_of(cls).items():
-            if any(o == other and v == values for o, v in kind.conditions):
-                options.pop(key, None)
-        options["training"] = {"views": "reconstruction", "reconstruction": "views"}[values[0]]
-    else:
-        there = {"affinity": "topk", "outliers": False, "kernel": "linear", "lam": 1.0}
-        options[other] = there.get(other)
+    there = {"affinity": "topk", "outliers": False, "kernel": "linear", "lam": 1.0}
+    options[other] = there.get(other)
     with pytest.raises(InputError, match=rf"^{name}=.* has no effect with .*; leave it out\.$"):
         cls(**{**options, name: value}).fit(X)
     count(1, 1)
@@ -275,8 +271,8 @@ def small(which):
 def test_nonsense_is_one_line_or_a_fit(which, name, tmp_path, count, monkeypatch):
     """No value ends in an exception of others, hangs, or is taken for what it is not."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dcfsc.estimators.views.STEPS_CPU", 2)
-    monkeypatch.setattr("dcfsc.estimators.dcfsc.STEPS", 2)
+    short = {name: (replace(guided, steps=2), alone) for name, (guided, alone) in EFFORTS.items()}
+    monkeypatch.setattr("dcfsc.estimators.views.EFFORTS", short)
     cls, _, base, _ = ESTIMATORS[which]
     refused = 0
     for value in NONSENSE:
@@ -340,7 +336,7 @@ def takes(name, value):
 
 # Pairs -----------------------------------------------------------------------------------------
 
-PAIRS = dict.fromkeys(ESTIMATORS, 12) | {"dcfsc on views": 8, "ensc in rounds": 2}
+PAIRS = dict.fromkeys(ESTIMATORS, 12) | {"views": 8, "ensc in rounds": 2}
 
 
 @pytest.mark.parametrize("which", ESTIMATORS)

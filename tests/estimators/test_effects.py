@@ -7,12 +7,12 @@ import pytest
 
 from dcfsc import (
     ADSSC,
-    DCFSC,
     LRR,
     AutoencoderFeatures,
     ClosedFormSubspaceClustering,
     EncoderFeatures,
     ScatteringFeatures,
+    ViewClustering,
     spectral,
     suggest_k,
 )
@@ -26,9 +26,8 @@ from dcfsc.representations import create
 TABLE = synthetic(60, 3, 2, 8, noise=0.3, random_state=0).X
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8)).astype(np.uint8)
 VIEWS = {
-    "training": "views",
-    "views": {"noise": 1.0},
-    "losses": {"contrastive": 1.0},
+    "augmentations": {"noise": 1.0},
+    "effort": "quick",
     "steps": 1,
     "batch_size": 8,
     "device": "cpu",
@@ -37,20 +36,18 @@ VIEWS = {
 
 
 def on_views(**options):
-    return DCFSC(3, **{**VIEWS, **options})
+    return ViewClustering(3, **{**VIEWS, **options})
 
 
 class TestAssignOnViews:
     def test_it_is_the_features_assignment_and_filtered_by_default(self):
         labels = {}
-        for assign in (None, "filtered", "kmeans", "discretize", "cluster_qr"):
+        for assign in ("filtered", "kmeans", "discretize", "cluster_qr"):
             model = on_views(assign=assign).fit(IMAGES)
             labels[assign] = model.labels_.tolist()
-            expected = spectral.assign(
-                model._partition.embedding, 3, method=assign or "filtered", random_state=0
-            )
+            expected = spectral.assign(model._partition.embedding, 3, method=assign, random_state=0)
             assert len(set(zip(model.labels_, expected, strict=True))) == 3
-        assert labels[None] == labels["filtered"]
+        assert labels["filtered"] == on_views().fit(IMAGES).labels_.tolist()
         assert len({tuple(found) for found in labels.values()}) >= 3
 
     def test_a_cut_reads_the_rows_that_the_clusters_were_found_in(self):
@@ -58,27 +55,12 @@ class TestAssignOnViews:
         two = model.cut(2)
         kept = two._partition.embedding.vectors.shape[1]
         assert kept == spectral.default_components("filtered", 2, len(IMAGES))
-        assert two.assign is None
+        assert two.assign == "filtered"
         assert on_views(assign="kmeans").fit(IMAGES).cut(2).embedding_.shape[1] == 2
 
     def test_an_unknown_one_is_refused_before_the_training(self):
         with pytest.raises(InputError, match="unknown assign 'nonsense'"):
             on_views(assign="nonsense", callbacks=[pytest.fail]).fit(IMAGES)
-
-
-@pytest.mark.parametrize(
-    ("options", "training"),
-    [
-        ({"partners": 5}, "reconstruction"),
-        ({"tol": 0.1}, "views"),
-        ({"patience": 5, "tol": 0.1}, "views"),
-        ({"pretrain_batch_size": 8}, "views"),
-        ({"pretrain_epochs": 0}, "views"),
-    ],
-)
-def test_an_option_of_the_other_training_is_refused(options, training):
-    with pytest.raises(InputError, match=f"has no effect with training='{training}'; leave it out"):
-        DCFSC(3, **{**(VIEWS if training == "views" else {"steps": 1}), **options}).fit(IMAGES)
 
 
 class TestNumberOfClusters:

@@ -149,7 +149,7 @@ CASES = [
     ("closed", "params", {"lam": {"spec": {"kind": "evil"}}}, "unknown kind of network 'evil'"),
     ("closed", "values", {"working_shape": [10**5, 10**5]}, "do not match"),
     ("deep", "params", {"steps": "many"}, "steps='many' is not allowed"),
-    ("deep", "params", {"losses": 3}, "losses=3 is not allowed"),
+    ("deep", "params", {"precision": 3}, "precision=3 is not allowed"),
     ("scattering", "params", {"J": 12, "L": 1}, "filters are larger|at least 4096"),
     ("scattering", "params", {"L": 10**6}, "L=1000000 is not allowed"),
     ("scattering", "params", {"J": -1}, "J=-1 is not allowed"),

@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from dcfsc import DCFSC, ClosedFormSubspaceClustering, networks, processes
+from dcfsc import DCFSC, ClosedFormSubspaceClustering, ViewClustering, networks, processes
 from dcfsc.affinity import TopK
 from dcfsc.estimators import sharded
 from dcfsc.io import synthetic
@@ -31,13 +31,23 @@ from dcfsc.training import (
     Absolute,
     ChunkedStep,
     History,
-    SelfExpressionTerm,
     ShareOfEnergy,
     pretrain,
     train,
 )
 
 Results = dict[str, Any]
+
+
+class SelfExpressionTerm:
+    """0.15 |Z - B Z|_F^2, added to the loss."""
+
+    name = "self_expression"
+
+    def __call__(self, state: Any) -> torch.Tensor:
+        return 0.15 * (state.latent - state.expressed).square().sum()
+
+
 N = 37
 SPECS = {
     "mlp": MLPSpec(9, (12,), 5),
@@ -67,7 +77,7 @@ def gradients() -> Results:
     found: Results = {}
     for kind in SPECS:
         network, X = network_and_samples(kind)
-        step = ChunkedStep(network, X, 10, (SelfExpressionTerm(0.3),))
+        step = ChunkedStep(network, X, 10, (SelfExpressionTerm(),))
         parts, ridge = step(Absolute(0.7))()
         found[f"{kind} loss"] = sum(parts.values())
         found[f"{kind} degrees of freedom"] = ridge["effective_dof"]
@@ -189,12 +199,13 @@ def deep(path: Path) -> Results:
     bars = generator.normal(size=(60, 1, 1)) * generator.normal(size=(3, 8, 8)).repeat(20, 0)
     X = (bars + 0.05 * generator.normal(size=(60, 8, 8)))[generator.permutation(60)]
     spec = ConvSpec((1, 8, 8), (3, 2), (3, 3), (2, 2), batch_norm=True)
-    options: dict[str, Any] = {"pretrain_epochs": 3, "steps": 5, "pretrain_batch_size": 16}
+    options: dict[str, Any] = {"pretrain_epochs": 3, "steps": 5}
     options |= {"device": "cpu", "random_state": 3, "verbose": False, "batch_size": 7}
-    return fitted(DCFSC(3, network=spec, **options), X.astype(np.float32), X[:9], path)
+    with mock.patch("dcfsc.estimators.deep.PRETRAIN_BATCH", 16):
+        return fitted(DCFSC(3, network=spec, **options), X.astype(np.float32), X[:9], path)
 
 
-def views(path: Path) -> Results:
+def views(path: Path, **options: Any) -> Results:
     """Stripes of three directions at random phases; the encoder learns from views of them."""
     generator = np.random.default_rng(0)
     y = np.arange(60) % 3
@@ -203,20 +214,21 @@ def views(path: Path) -> Results:
     X = np.sin(np.pi / 2 * (across * columns + down * rows) + generator.uniform(0, 6, (60, 1, 1)))
     X = (X + 0.1 * generator.random(X.shape)).astype(np.float32)
     spec = ResidualSpec((1, 8, 8), (6, 8), 1, hidden=16, projection=8)
-    options: dict[str, Any] = {"training": "views", "network": spec, "steps": 4, "batch_size": 21}
-    options |= {"device": "cpu", "random_state": 3, "verbose": False}
-    model = DCFSC(3, **options)
-    names = "contrastive", "coding_rate", "agreement", "prediction", "self_expression", "clusters"
-    model.set_params(losses=dict.fromkeys(names, 1.0))
-    found = fitted(model, X, X[:9], path)
-    found |= {f"strength of {name}": s for name, s in model.view_strengths_.items()}
+    given = {"network": spec, "effort": "quick", "steps": 4, "batch_size": 21}
+    given |= {"device": "cpu", "random_state": 4, "verbose": False} | options
+    names = "contrastive", "prediction", "self_expression", "clusters"
+    losses = dict.fromkeys(names, 1.0)
+    with mock.patch.multiple("dcfsc.views.model", LOSSES=losses, LOSSES_TWO=losses):
+        model = ViewClustering(3, **given)
+        found = fitted(model, X, X[:9], path)
+    found |= {f"strength of {name}": s for name, s in model.augmentations_.items()}
     return found | {"losses": np.array(model.history_.column("loss"))}
 
 
 def unguided(path: Path) -> Results:
     """The same where the clusters of the samples are not to be trusted."""
     with mock.patch("dcfsc.views.model.TRUSTED", 1.1):
-        found = views(path)
+        found = views(path, positives=0)
     assert found["strength of crop"] == 1.0
     return found
 

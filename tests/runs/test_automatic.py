@@ -64,16 +64,17 @@ def test_without_a_gpu_it_is_the_closed_form(bars: Dataset, tmp_path: Path) -> N
     assert (run.labels == plain.labels).all()
 
 
-@pytest.mark.parametrize(("cuts", "method"), [((0.1, 0.2), "dcfsc"), ((0.2, 0.1), "closed-form")])
+@pytest.mark.parametrize(("cuts", "method"), [((0.1, 0.2), "views"), ((0.2, 0.1), "closed-form")])
 def test_the_clusters_that_cut_less_are_kept(
     bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: Any, method: str
 ) -> None:
     monkeypatch.setattr(automatic, "obstacle", lambda request: None)
     found = itertools.cycle(cuts)
     monkeypatch.setattr(views, "_cut", lambda *_: next(found))
-    run = auto(bars, tmp_path / "auto", steps=3, batch_size=16, views={"noise": 1.0})
-    same = {"steps": 3, "batch_size": 16, "views": {"noise": 1.0}, "training": "views"}
-    alone = fit_run(bars, method, OPTIONS | (same if method == "dcfsc" else {}), tmp_path / "alone")
+    short = {"effort": "quick", "steps": 3, "batch_size": 16, "augmentations": {"noise": 1.0}}
+    run = auto(bars, tmp_path / "auto", **short)
+    options = OPTIONS | (short if method == "views" else {})
+    alone = fit_run(bars, method, options, tmp_path / "alone")
     assert (run.labels == alone.labels).all()
     record = read_run(run.folder).record
     assert record["method"] == method

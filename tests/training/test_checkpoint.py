@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from dcfsc import DCFSC, processes
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
-from dcfsc.training import Checkpoint, History, Plateau
+from dcfsc.training import Checkpoint, History
 from dcfsc.training import checkpoint as module
 from dcfsc.training.checkpoint import fingerprint
 
@@ -32,13 +32,18 @@ def stop_at(phase, step, error=Stop):
     return callback
 
 
+@pytest.fixture(autouse=True)
+def several_mini_batches(monkeypatch):
+    monkeypatch.setattr("dcfsc.estimators.deep.PRETRAIN_BATCH", 16)
+
+
 def samples():
     return np.random.default_rng(0).normal(size=(40, 8, 8)).astype(np.float32)
 
 
 def estimator(path=None, callbacks=(), **options):
     spec = ConvSpec((1, 8, 8), (3, 2), (3, 3), (2, 2), batch_norm=True)
-    given = {"network": spec, "pretrain_epochs": 4, "steps": 6, "pretrain_batch_size": 16}
+    given = {"network": spec, "pretrain_epochs": 4, "steps": 6}
     given |= {
         "random_state": 3,
         "verbose": False,
@@ -114,36 +119,6 @@ def identity_of(X, file):
     from dcfsc.estimators.deep import identity
 
     return identity(estimator(file), X)
-
-
-@pytest.mark.parametrize("where", [2, 4, 5])
-def test_patience_counts_on_from_where_it_was(tmp_path, where):
-    """No step halves the loss, so the first one is the best and patience runs out after five."""
-    X, file = samples(), tmp_path / "checkpoint.safetensors"
-    slow = {"tol": 0.5, "patience": 5, "steps": 30}
-    whole = estimator(**slow).fit(X)
-    assert len(whole.history_.column("loss", "train")) == 6
-    with pytest.raises(Stop):
-        estimator(file, [stop_at("train", where)], **slow).fit(X)
-    resumed = estimator(file, **slow).fit(X)
-    assert resumed.history_.column("loss") == whole.history_.column("loss")
-    np.testing.assert_array_equal(resumed.latents_, whole.latents_)
-
-
-def test_the_plateau_is_part_of_the_file(tmp_path):
-    file, network = tmp_path / "checkpoint.safetensors", torch.nn.Linear(2, 2)
-    optimizer, history = torch.optim.Adam(network.parameters()), History()
-    plateau = Plateau(0.1, 4)
-    for loss in (10.0, 5.0, 4.9, 4.8):
-        plateau(loss)
-    assert plateau.state == (5.0, 2)
-    Checkpoint(file, "a run", every=0).after_step(
-        "train", 4, network, optimizer, history, plateau=plateau
-    )
-    read, other = Checkpoint(file, "a run"), Plateau(0.1, 4)
-    assert read.resume("train", network, optimizer, history, plateau=other) == 4
-    assert other.state == (5.0, 2)
-    assert [other(4.7), other(4.6)] == [False, True]
 
 
 def saved(file, every=0.0, step=4):
@@ -247,7 +222,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
     assert reached == [1]
 
 
-@pytest.mark.parametrize("name", ["identity", "notes", "step", "history", "plateau", "phase"])
+@pytest.mark.parametrize("name", ["identity", "notes", "step", "history", "phase"])
 def test_a_file_that_lacks_something_is_damaged(tmp_path, name):
     file = tmp_path / "checkpoint.safetensors"
     saved(file)
@@ -323,7 +298,7 @@ def test_the_network_of_another_shape_is_not_filled(tmp_path):
         Checkpoint(tmp_path / "file", "a run").resume("train", *small())
 
 
-def test_a_generator_or_plateau_that_the_file_does_not_have(tmp_path):
+def test_a_generator_that_the_file_does_not_have(tmp_path):
     state, file = small(), tmp_path / "file"
     Checkpoint(file, "a run", every=0).after_step("pretrain", 3, *state)
     generator = torch.Generator().manual_seed(7)
@@ -333,8 +308,6 @@ def test_a_generator_or_plateau_that_the_file_does_not_have(tmp_path):
     assert not read.finished("train")
     assert read.resume("pretrain", *state, generator=generator) == 3
     assert torch.equal(generator.get_state(), before)
-    with pytest.raises(InputError, match="damaged"):
-        Checkpoint(file, "a run").resume("pretrain", *state, plateau=Plateau(0.1, 2))
 
 
 @pytest.mark.parametrize("change", [{"format": 2}, {"phase": "other"}, {}])

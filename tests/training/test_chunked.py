@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from samples import SelfExpressionTerm
 
 from dcfsc import networks
 from dcfsc.networks import ConvSpec, MLPSpec
@@ -9,7 +10,6 @@ from dcfsc.training import (
     Absolute,
     ChunkedStep,
     History,
-    SelfExpressionTerm,
     ShareOfEnergy,
     calibrate_batch_norm,
     encode,

@@ -12,7 +12,7 @@ from dcfsc.networks import ConvSpec, ResidualSpec, ViewNetwork, build
 from dcfsc.training import Absolute, History, train
 from dcfsc.views import Schedule, Views, train_views
 from dcfsc.views.augmentations import usual_strengths
-from dcfsc.views.pseudo_labels import Lessons
+from dcfsc.views.pseudo_labels import PseudoLabels
 
 SPEC = ConvSpec((1, 8, 8), (3, 2), (3, 3), (1, 2), batch_norm=True)
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -53,7 +53,7 @@ def test_compiled_steps_are_the_plain_ones():
     ("weights", "views"), [({"prediction": 1.0}, 4), ({"contrastive": 1.0, "clusters": 1.0}, 2)]
 )
 def test_recorded_steps_on_views_are_the_plain_ones(weights, views, monkeypatch):
-    """What lessons change between two steps is seen by the recording.
+    """New positives and targets between two steps are seen by the recording.
 
     The kernels are the same ones here: others round differently, and training magnifies that.
     """
@@ -64,12 +64,12 @@ def test_recorded_steps_on_views_are_the_plain_ones(weights, views, monkeypatch)
     found = []
     for compiled in (False, True):
         network = ViewNetwork(spec, torch.Generator().manual_seed(1)).cuda()
-        lessons, history = Lessons(40, X.device), History()
+        pseudo_labels, history = PseudoLabels(40, X.device), History()
 
-        def teach(lessons=lessons):
-            lessons.targets.copy_(torch.arange(40) % 3)
-            lessons.partners[:, 1:] = (lessons.partners[:, :1] + 3) % 40
-            lessons.shares.copy_(torch.tensor([0.4, 0.6, 0.8, 1.0]))
+        def relabel(given=pseudo_labels):
+            given.targets.copy_(torch.arange(40) % 3)
+            given.positives[:, 1:] = (given.positives[:, :1] + 3) % 40
+            given.shares.copy_(torch.tensor([0.4, 0.6, 0.8, 1.0]))
 
         train_views(
             network,
@@ -77,11 +77,11 @@ def test_recorded_steps_on_views_are_the_plain_ones(weights, views, monkeypatch)
             Views((3, 8, 8), usual_strengths((3, 8, 8))),
             weights,
             Schedule(9, 16, 0.01, views=views, sgd=True),
-            lessons,
+            pseudo_labels,
             n_clusters=3,
             generator=torch.Generator("cuda").manual_seed(2),
             history=history,
-            lessons_at={5: teach},
+            before_step={5: relabel},
             compiled=compiled,
         )
         found.append((history.column("loss"), network.state_dict()))

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from samples import SelfExpressionTerm
 from torch import nn
 
 from dcfsc.errors import InputError
@@ -9,8 +10,6 @@ from dcfsc.self_expression import solve
 from dcfsc.training import (
     Absolute,
     History,
-    Plateau,
-    SelfExpressionTerm,
     ShareOfEnergy,
     calibrate_batch_norm,
     encode,
@@ -101,22 +100,6 @@ def test_a_share_of_the_energy_keeps_the_degrees_of_freedom_at_any_scale():
     rule = ShareOfEnergy.for_dof(Z, 3.0)
     for scale in (1e-3, 1.0, 1e4):
         assert solve(Z * scale, rule(Z * scale)).effective_dof == pytest.approx(3.0, rel=1e-6)
-
-
-def test_early_stop():
-    history = History()
-    train(
-        Tiny(),
-        samples(),
-        steps=50,
-        lam=Absolute(0.5),
-        learning_rate=0.0,
-        history=history,
-        tol=1e-3,
-        patience=4,
-    )
-    assert len(history) == 5
-    assert not any(Plateau(None, 1)(1.0) for _ in range(9))
 
 
 def test_a_diverging_loss_is_named():

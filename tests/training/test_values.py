@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from samples import SelfExpressionTerm
 from torch import nn
 
 from dcfsc import processes
@@ -16,8 +17,6 @@ from dcfsc.training import (
     ChunkedStep,
     DSCLoss,
     History,
-    Plateau,
-    SelfExpressionTerm,
     ShareOfEnergy,
     chunked,
     encode,
@@ -138,29 +137,6 @@ def test_mini_batches_are_nearly_equal_and_hold_every_sample_once(n, size, lengt
     assert sorted(torch.cat(batches).tolist()) == list(range(n))
 
 
-@pytest.mark.parametrize("run", ["train", "dsc"])
-def test_the_loss_may_stand_still_for_twenty_steps_unless_told_otherwise(run):
-    history, X = History(), samples()
-    options = {"steps": 40, "learning_rate": 0.0, "history": history, "tol": 0.0}
-    if run == "train":
-        train(Tiny(), X, lam=Absolute(1.0), **options)
-    else:
-        train_dsc(Tiny(), X, torch.zeros(20, 20, dtype=X.dtype), DSCLoss(), **options)
-    assert len(history) == 21
-
-
-def test_a_plateau_by_hand():
-    plateau = Plateau(0.5, 2)
-    assert [plateau(loss) for loss in (8.0, 4.0, 3.9, 5.0, 1.9, 1.8, 1.7)] == [
-        *(False, False, False, False, False, False, True)
-    ]
-    assert plateau.state == (1.9, 2)
-    assert [Plateau(0.5, 2)(loss) for loss in (8.0, 4.0)] == [False, False]
-    short = Plateau(0.5, 2)
-    # Half of eight is not less than the half: it counts as standing still.
-    assert [short(8.0), short(4.0), short(4.0)] == [False, False, True]
-
-
 def test_dsc_is_adam_on_equation_3():
     X, ours, theirs, history = samples(), Tiny().eval(), Tiny(), History()
     start = torch.full((20, 20), 1e-2, dtype=X.dtype)
@@ -198,7 +174,7 @@ def test_the_energy_is_the_sum_of_squares_of_all_rows():
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_no_number_ends_training(loss):
     with pytest.raises(InputError, match="training step 7; lower the learning rate"):
-        check_finite(loss, "training", 7, 0.1)
+        check_finite(loss, "train", 7, 0.1)
     check_finite(-1e300, "training", 7, 0.1)
 
 
@@ -435,23 +411,6 @@ def test_each_process_takes_its_own_samples_of_a_mini_batch(monkeypatch):
     assert [batch.tolist() for batch in found] == expected
 
 
-def test_an_interrupted_training_keeps_its_patience(tmp_path):
-    """A training that stops by its plateau is saved first, and goes on no further."""
-    file, options = tmp_path / "file", {"lam": Absolute(1.0), "learning_rate": 0.0, "tol": 0.0}
-    for steps, expected in ((2, [1, 2]), (30, [1, 2, 3, 4])):
-        history = History()
-        train(
-            Tiny(),
-            samples(),
-            steps=steps,
-            history=history,
-            patience=3,
-            checkpoint=Checkpoint(file, "a run", every=0),
-            **options,
-        )
-        assert history.column("step") == expected
-
-
 class OfReconstruction:
     """A term that does not read the latents."""
 
@@ -479,7 +438,7 @@ def test_a_term_may_leave_the_latents_alone():
 def test_a_diverging_epoch_is_told():
     network = Tiny()
     options = {"batch_size": 20, "generator": torch.Generator(), "history": History()}
-    with pytest.raises(InputError, match="pre-training step 1; lower the learning rate"):
+    with pytest.raises(InputError, match="pretraining step 1; lower the learning rate"):
         pretrain(network, 1e200 * samples(), epochs=2, learning_rate=0.1, **options)
 
 

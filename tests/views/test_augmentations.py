@@ -1,4 +1,4 @@
-"""Views: what each change does, and that they depend on the generator and the sample alone."""
+"""Views: what each augmentation does, given the generator and the sample alone."""
 
 import math
 
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 from dcfsc.errors import InputError
 from dcfsc.views.augmentations import (
-    CHANGES,
+    AUGMENTATIONS,
     NOISE,
     Views,
+    augmentations_for,
     cautious_strengths,
-    changes_for,
     usual_strengths,
 )
 
@@ -29,13 +29,13 @@ def view(strengths, x=None, seed=0):
     return Views(tuple(x.shape[1:]), strengths)(x, torch.Generator().manual_seed(seed))
 
 
-def test_without_changes_a_view_is_the_sample():
+def test_without_augmentations_a_view_is_the_sample():
     assert torch.equal(view({}), images())
     torch.testing.assert_close(view({"geometry": 1e-9}), images(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_every_change_changes_and_depends_on_the_seed_alone(name):
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_every_augmentation_changes_and_depends_on_the_seed_alone(name):
     one, same, other = (view({name: 1.0}, seed=seed) for seed in (0, 0, 1))
     x = images()
     if name == "crop":  # three quarters of the sides, rounded up
@@ -96,7 +96,7 @@ def test_a_shift_moves_by_at_most_nine_per_cent_of_the_side():
 
 
 def test_color_is_for_three_channels_only():
-    assert "color" not in changes_for((1, 8, 8))
+    assert "color" not in augmentations_for((1, 8, 8))
     with pytest.raises(InputError, match="color"):
         Views((1, 8, 8), {"color": 1.0})
 
@@ -118,14 +118,14 @@ def test_vectors_lose_a_fifth_of_their_features_or_get_noise():
 
 def test_a_part_of_a_batch_has_the_views_of_the_whole():
     x = images()
-    views = Views(SHAPE, dict.fromkeys(CHANGES, 1.0))
+    views = Views(SHAPE, dict.fromkeys(AUGMENTATIONS, 1.0))
     drawn = views.draw(len(x), torch.Generator().manual_seed(3))
     whole = views.apply(x, drawn)
     torch.testing.assert_close(views.apply(x[2:5], drawn.rows(slice(2, 5))), whole[2:5])
 
 
 @pytest.mark.parametrize("shape", [(9,), (1, 8, 8), (3, 8, 8)])
-def test_cautious_strengths_are_of_changes_that_there_are(shape):
+def test_cautious_strengths_are_of_augmentations_that_there_are(shape):
     strengths = cautious_strengths(shape)
     assert Views(shape, strengths).strengths.items() >= strengths.items()
 

@@ -1,4 +1,4 @@
-"""Which changes views have: those after which a judge still knows the samples."""
+"""Which augmentations views have: those after which a judge still knows the samples."""
 
 import itertools
 
@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from dcfsc.views import choice as view_choice
-from dcfsc.views.augmentations import changes_for
-from dcfsc.views.choice import clearly_fewer, measure_changes, profiles, stray_shares
+from dcfsc.views.augmentations import augmentations_for
+from dcfsc.views.choice import clearly_fewer, measure_consistency, profiles, stray_shares
 
 
 def chosen(judge, shape=(1, 12, 12), plain=None, x=None, light=True):
-    """The profiles, and the consistency of each change by strength."""
+    """The profiles, and the consistency of each augmentation by strength."""
     if x is None:
         x = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0)) + 0.1
     random = torch.Generator().manual_seed(0)
-    measured = measure_changes(x, judge, plain or judge, random, light)
+    measured = measure_consistency(x, judge, plain or judge, random, light)
     return profiles(measured), {name: dict(tried) for name, tried in measured.items()}
 
 
@@ -39,7 +39,7 @@ def cell_of_the_brightest_pixel(width):
 
 def test_a_judge_whom_nothing_disturbs_allows_everything_at_full_strength():
     (strengths,), consistency = chosen(lambda x: torch.zeros(len(x)))
-    assert strengths == dict.fromkeys(changes_for((1, 12, 12)), 1.0) | {"crop": 0.0}
+    assert strengths == dict.fromkeys(augmentations_for((1, 12, 12)), 1.0) | {"crop": 0.0}
     assert all(tried == {1.0: 1.0} for name, tried in consistency.items() if name != "crop")
 
 
@@ -84,16 +84,16 @@ def test_light_is_tried_only_where_neighbors_differ_by_smooth_factors():
 
 
 @pytest.mark.parametrize("shape", [(9,), (3, 8, 8)])
-def test_vectors_and_color_have_changes_of_their_own(shape):
+def test_vectors_and_color_have_augmentations_of_their_own(shape):
     (strengths,), _ = chosen(lambda x: torch.zeros(len(x)), shape)
-    assert set(strengths) == set(changes_for(shape))
+    assert set(strengths) == set(augmentations_for(shape))
 
 
 @pytest.mark.parametrize("shape", [(9,), (3, 8, 8)])
 def test_the_strongest_is_tried_first_and_every_strength_if_need_be(shape):
     seen = itertools.count()
     _, consistency = chosen(lambda x: torch.tensor([next(seen) for _ in x]), shape)
-    expected = {name: [1.0, 0.5] for name in changes_for(shape)}
+    expected = {name: [1.0, 0.5] for name in augmentations_for(shape)}
     if shape != (9,):
         expected |= {"geometry": [1.0, 0.5, 0.25, 0.1], "crop": [], "mirror": [1.0]}
     assert {name: list(tried) for name, tried in consistency.items()} == expected
@@ -155,6 +155,12 @@ def test_strays_are_nearest_rows_of_other_labels(monkeypatch, looked_at, rows):
     expected = [np.mean(labels[nearest_by_hand(Z, i)] != labels[i]) for i in rows]
     found = stray_shares(torch.from_numpy(Z), torch.from_numpy(labels))
     assert found.tolist() == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize(("n", "looking"), [(10_000, 10_000), (10_001, 5001), (20_001, 6667)])
+def test_ten_thousand_rows_at_most_look_for_their_neighbors(n, looking):
+    Z = torch.nn.functional.normalize(torch.arange(2.0 * n).view(n, 2).sin(), dim=1)
+    assert stray_shares(Z, torch.zeros(n)).tolist() == [0.0] * looking
 
 
 @pytest.mark.parametrize(("labels", "share"), [([0] * 6, 0.0), ([0, 1, 2, 3, 4, 5], 1.0)])

@@ -8,7 +8,8 @@ import pytest
 from matplotlib.container import BarContainer
 
 from dcfsc.errors import InputError
-from dcfsc.estimators import DCFSC, views
+from dcfsc.estimators import views
+from dcfsc.views import Schedule
 from dcfsc.views import loop as view_loop
 from research.experiments import catalog, reproduce, views_table
 from research.experiments.cells import Cell, CellStore, Problem
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.slow
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("views")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "STEPS_CPU", 4)
-        patch.setattr(views, "BATCH_CPU", 16)
+        patch.setattr(views, "EFFORTS", {"quick": (Schedule(4, 16), Schedule(4, 16))})
         small = {"digits": Problem("digits", 3, per_class=12)}
         patch.setattr(catalog, "VIEW_PROBLEMS", small)
         lines = []
@@ -33,9 +33,9 @@ def finished(tmp_path_factory):
 
 def test_a_training_that_was_stopped_goes_on(finished, tmp_path, monkeypatch):
     """Stopped in its third step, it does the last two later, to the same result."""
-    monkeypatch.setattr(views, "STEPS_CPU", 4)
-    monkeypatch.setattr(views, "BATCH_CPU", 16)
-    monkeypatch.setattr(views_table, "DCFSC", partial(DCFSC, checkpoint_every=0.0))
+    monkeypatch.setattr(views, "EFFORTS", {"quick": (Schedule(4, 16), Schedule(4, 16))})
+    often = partial(views_table.WithLosses, checkpoint_every=0.0)
+    monkeypatch.setattr(views_table, "WithLosses", often)
     store = CellStore(tmp_path, "views")
     cell = Cell("views", "views", Problem("digits", 3, per_class=12), trial=0, named=True)
     session = Session(store, "cpu")

@@ -38,11 +38,9 @@ if TYPE_CHECKING:
     from dcfsc.runs.request import RunRequest
 
 OPTIONS = ("device", "subspace_dim", "representation", "affinity", "assign")  # of the estimators
-# Options that only apply to training a network: each of them selects a network.
+# Options that only apply to training a network: each of them selects a method that has one.
+VIEW_OPTIONS = ("augmentations", "positives", "effort")
 TRAINING_OPTIONS = (
-    "training",
-    "views",
-    "losses",
     "steps",
     "weights",
     "network",
@@ -70,9 +68,9 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Clustering method: closed-form, dcfsc, ssc, ... An unknown name lists all. auto: "
-            "also train on views if there is a GPU, and keep the clustering with the lower cut.",
-            show_default="closed-form; dcfsc if you set an option of the training",
+            help="Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
+            "auto: closed-form and, with a GPU, views; keep the clustering with the lower cut.",
+            show_default="closed-form; dcfsc or views if you set an option of its training",
             rich_help_panel=METHOD,
         ),
     ] = None,
@@ -105,36 +103,35 @@ def fit(
         typer.Option(
             metavar="N",
             help="Training steps.",
-            show_default="100; views: 1500, without a GPU 300; dsc: 300",
+            show_default="100; views: from --effort; dsc: 300",
             rich_help_panel=TRAINING,
         ),
     ] = None,
-    training: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What the method dcfsc trains on: reconstruction, or views of the samples.",
-            show_default="reconstruction; views for --network head",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    views: Annotated[
+    augmentations: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES|auto",
-            help="Changes that make a view, as in geometry,light=0.5: geometry, crop, mirror, "
-            "light, contrast, color, hole, noise.",
+            help="Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
+            "contrast, color, hole, noise.",
             show_default="auto: chosen from the data",
             rich_help_panel=TRAINING,
         ),
     ] = None,
-    losses: Annotated[
+    positives: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Neighbors of each sample whose views are positives of its own.",
+            show_default="3",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    effort: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES",
-            help="Losses on views, as in contrastive,clusters=0.5: contrastive, clusters, "
-            "coding_rate, agreement, prediction, self_expression, groups.",
-            show_default="contrastive,clusters; for a head also self_expression",
+            metavar="NAME",
+            help="How long to train on views: full, for a GPU, or quick.",
+            show_default="full",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -190,8 +187,8 @@ def fit(
         float | None,
         typer.Option(
             metavar="X",
-            help="Learning rate of Adam.",
-            show_default="0.001; views: 0.003",
+            help="Learning rate.",
+            show_default="0.001; views: from --effort",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -201,7 +198,7 @@ def fit(
             metavar="N",
             help="Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
-            show_default="all; views: 512, without a GPU 256",
+            show_default="all; views: from --effort",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -262,14 +259,15 @@ def fit(
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
         "lam": number_or_name(lam),
-        "views": numbers_by_name("--views", views),
-        "losses": numbers_by_name("--losses", losses),
+        "augmentations": numbers_by_name("--augmentations", augmentations),
+        "positives": positives,
+        "effort": effort,
     }
     from dcfsc.runs.life import method_in
 
     begun = method_in(out) if resume and out is not None else None
-    trains = resume or any(options[name] is not None for name in TRAINING_OPTIONS)
-    default = begun or ("dcfsc" if trains and features is None else "closed-form")
+    given = {name for name, value in options.items() if value is not None}
+    default = begun or _method_for(given, features is not None, resume)
     if fast:
         options |= _faster(method or default, representation, assign)
     reading = reading_for(features, device, data)
@@ -323,6 +321,14 @@ def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) 
     elif talk:
         before = [] if watched else output.start_facts(run.record)
         output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+
+
+def _method_for(given: set[str], features: bool, resume: bool) -> str:
+    """The method for the names of the options that were given."""
+    if not given.isdisjoint(VIEW_OPTIONS):
+        return "views"
+    trains = resume or not given.isdisjoint(TRAINING_OPTIONS)
+    return "dcfsc" if trains and not features else "closed-form"
 
 
 def _faster(method: str, representation: str | None, assign: str | None) -> dict[str, str]:

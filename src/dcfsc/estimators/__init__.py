@@ -11,6 +11,7 @@ from .encoder_features import EncoderFeatures
 from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
+from .views import ViewClustering
 
 __all__ = [
     "ADSSC",
@@ -28,4 +29,5 @@ __all__ = [
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
+    "ViewClustering",
 ]

@@ -38,6 +38,7 @@ from .validation import check_array, local_generator
 
 PRETRAIN_EPOCHS = 60
 LEARNING_RATE = 1e-3
+PRETRAIN_BATCH = 256
 NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 
 
@@ -50,8 +51,7 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     network: Any
     weights: Any
     pretrain_epochs: int | None
-    learning_rate: float | None
-    pretrain_batch_size: int
+    learning_rate: Any
     device: Any
     verbose: bool | str
     callbacks: Sequence[Callback]
@@ -61,7 +61,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         weights=p.PATH | p.NONE,
         pretrain_epochs=p.whole(0) | p.NONE,
         learning_rate=p.real(0.0, p.LARGEST_RATE),
-        pretrain_batch_size=p.whole(1),
         device=DEVICE,
         random_state=p.SEED,
         verbose=p.VERBOSE,
@@ -73,6 +72,14 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     history_: History
 
     @contextmanager
+    def _recording(self, epochs: int, steps: int) -> Iterator[History]:
+        """A new ``history_`` with a progress bar; the callbacks leave it at the end."""
+        with progress_bar(self.verbose, epochs, steps) as bar:
+            self.history_ = History(callbacks=(*self.callbacks, bar))
+            yield self.history_
+        self.history_ = History(self.history_)
+
+    @contextmanager
     def _pretrained(
         self,
         X: Any,
@@ -81,7 +88,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
-        rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
         device = resolve_device(self.device)
         chosen = initial_network(self.network, self.weights, X, generator)
         self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
@@ -89,21 +95,19 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         epochs = self.pretrain_epochs
         if epochs is None:
             epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
-        with progress_bar(self.verbose, epochs, steps) as bar:
-            self.history_ = History(callbacks=(*self.callbacks, bar))
+        with self._recording(epochs, steps) as history:
             if epochs:
                 pretrain(
                     self.network_,
                     inputs,
                     epochs=int(epochs),
-                    batch_size=int(self.pretrain_batch_size),
-                    learning_rate=rate,
+                    batch_size=PRETRAIN_BATCH,
+                    learning_rate=self.learning_rate,
                     generator=generator,
-                    history=self.history_,
+                    history=history,
                     checkpoint=checkpoint,
                 )
             yield inputs
-        self.history_ = History(self.history_)  # the callbacks stay behind
 
     def transform(self, X: Any) -> np.ndarray:
         """Latents (n, d) of X under the trained encoder."""
@@ -132,7 +136,8 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             "n_features_out": self._n_features_out,
             "history": list(self.history_),
         }
-        return tensors, values
+        # of a model that version 1 saved, where it was a parameter
+        return tensors, values | {k: v for k, v in vars(self).items() if k == "n_neighbors"}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
@@ -146,6 +151,9 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self.n_features_in_ = int(values["n_features_in"])
         self._n_features_out = int(values["n_features_out"])
         self.history_ = History(values["history"])
+        if "n_neighbors" in values:
+            p.whole(1).check("n_neighbors", values["n_neighbors"])
+            self.__dict__["n_neighbors"] = values["n_neighbors"]
 
     _n_features_out: int
 
@@ -169,8 +177,7 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
     network: Any = "auto"
     weights: Any = None
     pretrain_epochs: int | None = None
-    learning_rate: float = 1e-3
-    pretrain_batch_size: int = 256
+    learning_rate: float = LEARNING_RATE
     device: Any = "auto"
     random_state: Any = None
     verbose: bool | str = "auto"
@@ -185,6 +192,13 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
         calibrate_batch_norm(self.network_, inputs, evaluation_chunk(inputs))
         self._n_features_out = encode(self.network_, inputs[:1]).shape[1]
         return self
+
+
+def checkpoint_of(estimator: Any, X: Any) -> Checkpoint | None:
+    """Where a training of the samples X saves itself, if it does."""
+    if estimator.checkpoint is None:
+        return None
+    return Checkpoint(estimator.checkpoint, identity(estimator, X), estimator.checkpoint_every)
 
 
 def identity(estimator: Any, X: Any) -> str:

@@ -10,12 +10,12 @@ import torch
 from sklearn.utils import check_random_state
 
 from dcfsc.machine import require_memory, resolve_device
-from dcfsc.parameters import HUGE, NONE, POSITIVE, one_of, real, table, whole
+from dcfsc.parameters import HUGE, one_of, real, table, whole
 from dcfsc.self_expression import ExplicitCoefficients
 from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, train_dsc
 
 from .base import SubspaceClusterer
-from .deep import NetworkEstimator
+from .deep import LEARNING_RATE, NetworkEstimator
 from .suggest import number_for
 from .validation import check_array, local_generator
 
@@ -43,8 +43,7 @@ class DSC(NetworkEstimator, SubspaceClusterer):
         COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
-    network, weights, pretrain_epochs, pretrain_batch_size, steps, learning_rate, tol, patience, \
-verbose, callbacks
+    network, weights, pretrain_epochs, steps, learning_rate, verbose, callbacks
         As in :class:`DCFSC`.
     affinity, assign, device, random_state
         As in :class:`ClosedFormSubspaceClustering`.
@@ -68,10 +67,7 @@ verbose, callbacks
     weights: Any = None
     pretrain_epochs: int | None = None
     steps: int = 300
-    learning_rate: float = 1e-3
-    pretrain_batch_size: int = 256
-    tol: float | None = None
-    patience: int = 20
+    learning_rate: float = LEARNING_RATE
     affinity: Any = "symmetric"
     assign: str = "kmeans"
     device: Any = "auto"
@@ -86,8 +82,6 @@ verbose, callbacks
         reconstruction_weight=real(0.0),
         initial=real(-HUGE),
         steps=whole(0),
-        tol=POSITIVE | NONE,
-        patience=whole(1).needs("tol"),
     )
 
     def fit(self, X: Any, y: Any = None) -> DSC:
@@ -115,8 +109,6 @@ verbose, callbacks
                 steps=int(self.steps),
                 learning_rate=self.learning_rate,
                 history=self.history_,
-                tol=self.tol,
-                patience=self.patience,
             )
         calibrate_batch_norm(self.network_, inputs)
         Z = encode(self.network_, inputs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +19,7 @@ BLOCK_ROWS_BYTES = 1 << 26
 VIEW_NETWORKS = {"residual": "images", "head": "feature vectors"}
 
 
-@dataclass
-class InitialNetwork:
+class InitialNetwork(NamedTuple):
     network: Any
     input_scale: float  # factor from the samples' values to the network's input
     pretrained: bool
@@ -63,6 +62,8 @@ def weights_file(weights: Any) -> Path | None:
 def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> Any:
     spec: Any
     if isinstance(network, str):
+        if network in VIEW_NETWORKS:
+            raise InputError(f"the network {network!r} is for the method 'views' (ViewClustering).")
         if network != "auto":
             spec = networks.preset_spec(network)
         elif weights is not None:
@@ -95,7 +96,7 @@ def view_specs_for(
         return usual, networks.view_spec(sample_shape, n_clusters, small=small, alone=True)
     if not isinstance(network, networks.ResidualSpec | networks.HeadSpec):
         raise InputError(
-            f"training='views' takes a ResidualSpec, a HeadSpec or one of {', '.join(names)}; got "
+            f"ViewClustering takes a ResidualSpec, a HeadSpec or one of {', '.join(names)}; got "
             f"network={network!r}."
         )
     _check_shape(network, sample_shape)

@@ -26,6 +26,7 @@ from dcfsc.ownership import Output
 from dcfsc.parameters import check
 from dcfsc.training.checkpoint import fingerprint
 
+from .earlier_models import renewed
 from .validation import check_n_clusters
 
 FORMAT = 2
@@ -151,7 +152,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise
     except Exception as error:  # the parsers fail in many ways on damaged bytes
         raise damaged(path, error) from error
-    return header, tensors
+    return renewed(header), tensors
 
 
 def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:

@@ -24,7 +24,7 @@ class Predictor:
     """The methods ``predict`` and ``predict_proba`` of the estimators that label unseen samples."""
 
     n_clusters_: int
-    n_neighbors: int
+    n_neighbors: int = 10  # how many training samples vote
     labels_: np.ndarray
     _partition: Partition
 

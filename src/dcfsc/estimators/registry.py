@@ -21,6 +21,7 @@ from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
+from .views import ViewClustering
 
 METHODS: dict[str, type[SubspaceClusterer]] = {
     "dcfsc": DCFSC,
@@ -35,6 +36,7 @@ METHODS: dict[str, type[SubspaceClusterer]] = {
     "lsr": LSR,
     "ssc": SSC,
     "ssc-omp": SSCOMP,
+    "views": ViewClustering,
 }
 Features = AutoencoderFeatures | EncoderFeatures | ScatteringFeatures
 FEATURES: dict[str, type[Features]] = {

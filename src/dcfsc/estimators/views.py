@@ -1,25 +1,30 @@
-"""Training on views, as a part of DCFSC: the closed form teaches an encoder, then clusters."""
+"""Learning from views: the closed form teaches an encoder, then clusters its features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import networks, processes, spectral
+from dcfsc import parameters as p
+from dcfsc import processes, spectral
 from dcfsc.affinity import Joined, TopK, by_degrees
 from dcfsc.machine import resolve_device
-from dcfsc.parameters import Kind, real, whole
 from dcfsc.pipeline import ASSIGN
+from dcfsc.progress import announce, announced
+from dcfsc.selection.estimate import spoken
+from dcfsc.selection.stability import enough_samples
 from dcfsc.self_expression import Operator
-from dcfsc.training import Checkpoint, History, check_compilable, check_precision
-from dcfsc.training.progress import progress_bar
+from dcfsc.training import Callback, check_compilable, check_precision
+from dcfsc.training.precision import PRECISIONS
 from dcfsc.views import (
     Clustering,
     Schedule,
@@ -29,164 +34,208 @@ from dcfsc.views import (
     view_features,
 )
 
+from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering
-from .deep import NetworkEstimator
-from .network_choice import VIEW_NETWORKS, NetworkInputs, as_inputs, scale_to_one, view_specs_for
-from .prediction import CLUSTERS, PROBABILITIES
-from .sharded import check_whole
-from .validation import check_array, local_generator
+from .deep import NetworkEstimator, checkpoint_of
+from .network_choice import NetworkInputs, as_inputs, scale_to_one, view_specs_for
+from .persistence import Persistent
+from .prediction import CLUSTERS, PROBABILITIES, Predictor
+from .sharded import check_choices, check_whole, common_random_state
+from .suggest import number_for
+from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
 
-TRAININGS = ("reconstruction", "views")
-NUMBERS = Kind(
-    lambda v: (
-        isinstance(v, Mapping)
-        and all(isinstance(name, str) and real(0.0).test(x) for name, x in v.items())
-    ),
-    "a mapping from names to numbers of at least 0, as {'contrast': 1.0}",
-)
-# With a GPU and without; chosen with labels in view, on image sets.
-STEPS, STEPS_CPU = 1500, 300
-BATCH, BATCH_CPU = 512, 256
-LEARNING_RATE = 3e-3
-# Where the samples' own clusters are not to be trusted: four views of each sample, as often as this
-# and no fewer steps; without a GPU two views.
-EPOCHS_ALONE, FEWEST_ALONE, STEPS_ALONE_CPU = 200, 20_000, 2400
-BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE = 128, 0.06, 4
+# Guided by the samples' clusters, and from views alone; chosen with labels in view, on image sets.
+EFFORTS = {
+    "full": (Schedule(1500, 512, 3e-3), Schedule(20_000, 128, 0.06, views=4, sgd=True)),
+    "quick": (Schedule(300, 256, 3e-3), Schedule(2400, 256, 3e-3)),
+}
+EPOCHS_ALONE = 200  # at least, of a full training from views alone
+LONG = 600.0  # seconds; a full training that takes longer on a CPU is announced
 # Of samples whose clusters by their features and as they are differ; chosen with labels in view.
 FEW = 0.05
 # Of more samples from views alone each has more neighbors, in proportion: the nearest ones of very
 # many are of the same part of a class. Chosen with labels in view, on CIFAR-10.
 NEIGHBORLY = 20_000
-FROM_VIEWS = (
-    "view_strengths_",
-    "view_consistency_",
-    "representation_",
-    "stability_",
-    "_closed_form",
+STRENGTHS = p.Kind(
+    lambda v: (
+        isinstance(v, Mapping)
+        and all(isinstance(name, str) and p.real(0.0).test(x) for name, x in v.items())
+    ),
+    "a mapping from names to numbers of at least 0, as {'contrast': 1.0}",
 )
-# What the clustering of the features leaves as the model's own.
-CLUSTERING = (
-    "labels_",
-    "all_labels_",
-    "share_",
-    "coefficients_",
-    "affinity_matrix_",
-    "embedding_",
-    "eigenvalues_",
-    "confidence_",
-    "next_best_",
-    "_partition",
-    "_whole_partition",
-)
+SHAPES = {"sample_shape_", "n_features_in_", "working_shape_"}  # of the features, in a closed form
 CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
 
-class ViewEstimator(NetworkEstimator):
-    """What ``training="views"`` adds to :class:`DCFSC`, whose parameters it reads."""
+@dataclass(eq=False, repr=False)
+class ViewClustering(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
+    """Clustering by an encoder that learns from random views of the samples.
 
-    n_clusters_: int
-    lam: float | str
-    subspace_dim: float | None
-    training: str | None
-    views: Any
-    losses: Mapping[str, float] | None
-    partners: int
-    steps: int | None
-    batch_size: int | None
-    precision: str | None
-    compile: bool
-    affinity: Any
-    assign: str | None
-    n_neighbors: int
+    The encoder has no decoder: a step takes a mini-batch, augments each sample and one of its
+    positives, and brings their features together. The closed form of the samples determines the
+    augmentations and gives neighbors as positives. Later the closed form of the features gives
+    better positives and pseudo-labels and, at the end, the clusters. If the closed form knows too
+    little of the images, as of photographs of things, they are learned from views alone, which
+    takes longer.
 
-    sample_shape_: tuple[int, ...]
-    labels_: np.ndarray
-    view_strengths_: dict[str, float]
-    view_consistency_: dict[str, float]
-    lam_: float | None
-    effective_dof_: float | None
-    leverage_: np.ndarray | None
-    representation_: str
-    stability_: dict[str, float]
-    _closed_form: ClosedFormSubspaceClustering
-    _cuts: tuple[float, float] | None  # of the clusters and of those that the samples alone have
+    Choose it for images by the thousand if you have a GPU, or for an encoder's feature vectors.
+    :class:`ClosedFormSubspaceClustering` is the same without a network, in seconds.
 
-    def _training(self) -> str:
-        """What ``training`` says, or what the network is made for."""
-        if self.training is not None:
-            return self.training
-        specs = networks.ResidualSpec, networks.HeadSpec
-        for_views = isinstance(self.network, specs) or (
-            isinstance(self.network, str) and self.network in VIEW_NETWORKS
-        )
-        return "views" if for_views else "reconstruction"
+    Parameters
+    ----------
+    n_clusters : int or "auto"
+        Number of clusters K; "auto" is the first candidate of :func:`dcfsc.suggest_k`.
+    augmentations : "auto" or a mapping
+        The strength of each: ``{"geometry": 1.0, "light": 0.5}``. The names and what strength 1
+        means are in :mod:`dcfsc.views.augmentations`. "auto" chooses them from the data.
+    positives : int
+        How many neighbors of a sample in the closed form are its positives, whose views are made
+        to agree with its own; 0 for none.
+    network : "auto", "residual", "head" or a spec
+        A residual network for images; for feature vectors a head, a small MLP on features that are
+        fixed. Or a :class:`dcfsc.networks.ResidualSpec` or ``HeadSpec`` of your own.
+    effort : "full" or "quick"
+        How large the network is and how long it trains, the same on every device. "full" is meant
+        for a GPU: 1,500 mini-batches of 512 samples and, from views alone, 200 epochs of four views
+        and at least 20,000 steps. "quick" also suits a CPU: a small network and 300 mini-batches of
+        256 samples, 2,400 from views alone.
+    steps, batch_size, learning_rate : int or float, or None
+        Mini-batches, their samples, and the highest rate of the cycle; None is by ``effort``.
+    precision : "float32", "bfloat16" or None
+        Precision of the network; None is "bfloat16" on a GPU, which is faster, and else "float32".
+    compile : bool
+        Compile the network with PyTorch's compiler, which takes some twenty seconds and pays for
+        long trainings on a GPU. Two such runs may differ in rounding.
+    lam, subspace_dim, affinity, assign
+        Of the closed form that clusters the features; see :class:`ClosedFormSubspaceClustering`.
+    device : "auto", "cpu", "cuda", ...
+    random_state : int, RandomState or None
+    checkpoint, checkpoint_every, verbose, callbacks
+        As in :class:`DCFSC`.
 
-    def _assign(self) -> str:
-        return self.assign or (ASSIGN if self._training() == "views" else "kmeans")
+    Attributes
+    ----------
+    labels_, confidence_, next_best_ : ndarray (N,)
+    n_clusters_ : int
+    network_ : the trained encoder
+    augmentations_, consistency_ : dict
+        The strength of each augmentation, and how often it left samples in their clusters.
+    history_ : list of dictionaries, one a step
+    latents_ : ndarray (N, d)
+        Features of unit length.
+    representation_, stability_, lam_, effective_dof_, leverage_, affinity_matrix_, embedding_, \
+eigenvalues_
+        Of the features, as in :class:`ClosedFormSubspaceClustering`.
+    """
 
-    def _has_views(self) -> bool:
-        """Whether the fit, if there was one, was on views."""
-        return "view_strengths_" in vars(self)
+    n_clusters: int | Literal["auto"] = 8
+    _: KW_ONLY
+    augmentations: Any = "auto"
+    positives: int = 3
+    network: Any = "auto"
+    effort: str = "full"
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    precision: str | None = None
+    compile: bool = False
+    lam: float | str = "auto"
+    subspace_dim: float | None = None
+    affinity: Any = "topk"
+    assign: str = ASSIGN
+    device: Any = "auto"
+    random_state: Any = None
+    checkpoint: Any = None
+    checkpoint_every: float = 30.0
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
 
-    def _forget_views(self) -> None:
-        for name in FROM_VIEWS:
-            self.__dict__.pop(name, None)
+    _table = p.table(
+        augmentations=p.one_of("auto") | STRENGTHS,
+        positives=p.whole(0),
+        effort=p.one_of(*EFFORTS),
+        steps=p.whole(0) | p.NONE,
+        batch_size=p.whole(2) | p.NONE,
+        learning_rate=p.real(0.0, p.LARGEST_RATE) | p.NONE,
+        precision=p.one_of(*PRECISIONS) | p.NONE,
+        compile=p.FLAG,
+        lam=LAM,
+        subspace_dim=SUBSPACE_DIM,
+        checkpoint=p.PATH | p.NONE,
+        checkpoint_every=p.real(0.0).needs("checkpoint"),
+    )
 
-    def _fit_views(
-        self,
-        X: Any,
-        n_clusters: int,
-        random_state: np.random.RandomState,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        """Train an encoder on views, and cluster its features by the closed form."""
+    def fit(self, X: Any, y: Any = None) -> ViewClustering:
+        """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
+        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
+        n_clusters = self.n_clusters_ = number_for(self, X)
+        check_choices(self, n_clusters)
+        fixed_lam(self.lam)
+        random_state = common_random_state(self.random_state)
+        checkpoint = checkpoint_of(self, X)
         device = resolve_device(self.device)
-        options = self._view_options(device, processes.total_number(len(X)))
-        specs = view_specs_for(self.network, self.sample_shape_, n_clusters, device.type == "cpu")
+        options = self._options(device, processes.total_number(len(X)))
+        small = self.effort == "quick"
         self.input_scale_ = scale_to_one(X)
         inputs = as_inputs(X, device, self.input_scale_)
         if processes.active():
             inputs = processes.gather_rows(inputs[:])
         training = ViewTraining(
             inputs,
-            specs,
+            view_specs_for(self.network, self.sample_shape_, n_clusters, small),
             _ClosedFormTeacher(n_clusters, device, self.sample_shape_),
             options,
             generator=local_generator(random_state),
             checkpoint=checkpoint,
         )
-        with progress_bar(self.verbose, 0, training.schedule.steps) as bar:
-            self.history_ = History(callbacks=(*self.callbacks, bar))
-            model = training.fit(self.history_)
-        self.history_ = History(self.history_)  # the callbacks stay behind
-        self.network_ = model.network
-        self.view_strengths_, self.view_consistency_ = model.strengths, model.consistency
+        if device.type == "cpu" and not small and len(self.sample_shape_) > 1:
+            self._announce(training)
+        training.choose()
+        with self._recording(0, training.schedule.steps) as history:
+            self.network_ = training.fit(history)
+        self.augmentations_ = dict(training.augmentations)
+        self.consistency_ = dict(training.consistency)
         Z = view_features(self.network_, inputs)
-        self._cluster_features(len(X), Z, n_clusters, random_state, model.samples)
+        self._cluster_features(len(X), Z, n_clusters, random_state, training.samples)
+        return self
 
-    def _view_options(self, device: torch.device, n: float) -> ViewOptions:
-        gpu = device.type == "cuda"
-        precision = ("bfloat16" if gpu else "float32") if self.precision is None else self.precision
+    def _options(self, device: torch.device, n: float) -> ViewOptions:
+        precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         check_precision(precision, device)
         if self.compile:
             check_compilable(device, None)
-        changes = None if isinstance(self.views, str) else self.views
-        if gpu:
-            usual = Schedule(STEPS, BATCH, LEARNING_RATE)
-            steps = max(FEWEST_ALONE, int(EPOCHS_ALONE * n / BATCH_ALONE))
-            alone = Schedule(steps, BATCH_ALONE, LEARNING_RATE_ALONE, VIEWS_ALONE, sgd=True)
-        else:
-            usual = Schedule(STEPS_CPU, BATCH_CPU, LEARNING_RATE)
-            alone = replace(usual, steps=STEPS_ALONE_CPU)
-        rest = int(self.partners), changes, self.losses, precision, bool(self.compile)
-        return ViewOptions(self._given(usual), self._given(alone), *rest)
+        usual, alone = EFFORTS[self.effort]
+        if alone.sgd:
+            alone = replace(alone, steps=max(alone.steps, int(EPOCHS_ALONE * n / alone.batch_size)))
+        return ViewOptions(
+            self._given(usual),
+            self._given(alone),
+            int(self.positives),
+            None if isinstance(self.augmentations, str) else self.augmentations,
+            precision=precision,
+            compiled=bool(self.compile),
+        )
 
     def _given(self, schedule: Schedule) -> Schedule:
-        """The schedule with what the person has asked for."""
+        """The schedule with the settings that were given."""
         names = ("steps", "batch_size", "learning_rate")
-        asked = {name: x for name in names if (x := getattr(self, name)) is not None}
-        whole(2).check("batch_size", asked.get("batch_size", 2))
-        return replace(schedule, **asked)
+        return replace(
+            schedule, **{name: x for name in names if (x := getattr(self, name)) is not None}
+        )
+
+    def _announce(self, training: ViewTraining) -> None:
+        """Say so if a full training takes long on a CPU."""
+        seconds = training.seconds(training.spec, training.schedule)
+        if seconds < LONG:
+            return
+        alone = not training.guided
+        spec = view_specs_for(self.network, self.sample_shape_, self.n_clusters_, small=True)[alone]
+        quick = training.seconds(spec, self._given(EFFORTS["quick"][alone]))
+        text = "a full training takes about %s on this CPU; with the effort 'quick' about %s"
+        if announced():
+            announce(text, spoken(seconds), spoken(quick))
+        else:
+            warnings.warn(text % (spoken(seconds), spoken(quick)), stacklevel=4)
 
     def _cluster_features(
         self,
@@ -205,9 +254,10 @@ class ViewEstimator(NetworkEstimator):
         """
         start = sum(processes.row_counts(n, Z.device)[: processes.rank()])
         Z = Z[start : start + n]
-        closed = self._closed_form = self._closed_form_of(n_clusters, random_state)
+        closed = self._closed_form_of(n_clusters, random_state)
         own = affinities.get(self.affinity, n_clusters)
-        self._cuts = None
+        # of the clusters, and of those that the samples alone have
+        self._cuts: tuple[float, float] | None = None
         if not isinstance(own, TopK):
             closed.fit(Z)
         elif samples is None:
@@ -224,70 +274,67 @@ class ViewEstimator(NetworkEstimator):
                 graphs = samples.graph, own(closed.coefficients_, n_clusters)
                 self._cuts = _cut(closed.labels_, *graphs), _cut(samples.labels, *graphs)
         closed.affinity = self.affinity
-        for name in CLUSTERING:
-            self.__dict__.pop(name, None)
-            if name in vars(closed):  # of many processes the first one has them all
-                setattr(self, name, vars(closed)[name])
-        self._take(closed)
         self.latents_ = Z.cpu().numpy()
         self._n_features_out = Z.shape[1]
+        self._take(closed)
 
     def _closed_form_of(self, n_clusters: int, random_state: Any) -> ClosedFormSubspaceClustering:
-        """The closed form that clusters the features of views."""
+        """The closed form that clusters the features."""
         return ClosedFormSubspaceClustering(
             n_clusters,
             lam=self.lam,
             subspace_dim=self.subspace_dim,
             affinity=self.affinity,
-            assign=self._assign(),
-            n_neighbors=self.n_neighbors,
+            assign=self.assign,
             device=self.device,
             random_state=random_state,
         )
 
     def _take(self, closed: ClosedFormSubspaceClustering) -> None:
-        """What the closed form of the features says of itself, as attributes."""
-        self._operator = closed._operator
-        self.lam_, self.effective_dof_ = closed.lam_, closed.effective_dof_
-        self.leverage_ = closed.leverage_
-        self.representation_, self.stability_ = closed.representation_, closed.stability_
+        """Take the fitted attributes of the features' closed form in place of an earlier one's."""
+        own = closed.get_params(deep=False).keys() | SHAPES
+        for name in vars(self.__dict__.pop("_closed_form", closed)).keys() - own:
+            self.__dict__.pop(name, None)
+        self.__dict__.update({name: x for name, x in vars(closed).items() if name not in own})
+        self._closed_form = closed
 
     def _encode(self, X: Any) -> Tensor:
-        if not self._has_views():
-            return super()._encode(X)
-        device = resolve_device(self.device)
-        inputs = NetworkInputs(check_array(self, X, reset=False), device, self.input_scale_)
+        check_is_fitted(self)
+        X = check_array(self, X, reset=False)
+        inputs = NetworkInputs(X, resolve_device(self.device), self.input_scale_)
         return view_features(self.network_, inputs)
 
-    def _unseen_views(self, X: Any) -> tuple[Operator, Tensor]:
+    def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
+        Z = self._encode(X)
         check_whole(self)
-        return self._closed_form._unseen(self._encode(X))
+        return self._closed_form._unseen(Z)
 
-    def _views_ridge_features(self) -> Any:
+    def _ridge_features(self) -> Any:
         return self._closed_form._ridge_features()
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        check_whole(self)
         tensors, values = super()._state()
-        if self._has_views():
-            parts, closed = self._closed_form._state()
-            for name in ("labels", CLUSTERS, PROBABILITIES):  # the model's own
-                del parts[name]
-            tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
-            values["closed_form"] = closed
-            values["views"] = [self.view_strengths_, self.view_consistency_]
+        parts, closed = self._closed_form._state()
+        tensors["latents"] = torch.from_numpy(self.latents_)
+        tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors |= self._memberships_state()
+        for name in ("labels", CLUSTERS, PROBABILITIES):  # the model's own
+            del parts[name]
+        tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
+        values["closed_form"] = closed
+        values["views"] = [self.augmentations_, self.consistency_]
         return tensors, values
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)
-        if "views" not in values:
-            return
-        self.view_strengths_, self.view_consistency_ = values["views"]
+        self.augmentations_, self.consistency_ = values["views"]
         self.latents_ = tensors["latents"].numpy()
-        self._closed_form = self._closed_form_of(self.n_clusters_, None)
-        self._closed_form.n_clusters_ = self.n_clusters_
+        closed = self._closed_form_of(self.n_clusters_, None)
+        closed.n_clusters_ = self.n_clusters_
         parts = {k.removeprefix(CLOSED_FORM): v for k, v in tensors.items()}  # and its own
-        self._closed_form._restore(parts, values["closed_form"])
-        self._take(self._closed_form)
+        closed._restore(parts, values["closed_form"])
+        self._take(closed)
 
 
 def _cut(labels: Any, *graphs: Any) -> float:
@@ -311,11 +358,12 @@ class _ClosedFormTeacher:
         self.n_clusters, self.device, self.sample_shape = n_clusters, device, sample_shape
 
     def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
-        model = self._model(affinity=Joined(other=beside)).fit(self._samples(rows))
-        if beside is None:
-            stability = model.stability_.get(model.representation_, 1.0)
-            return Clustering(model.labels_, model.affinity_matrix_, stability)
-        return Clustering(model.labels_, TopK()(model.coefficients_, self.n_clusters))
+        samples = self._samples(rows)
+        model = self._model(affinity=Joined(other=beside)).fit(samples)
+        if beside is not None:
+            return Clustering(model.labels_, TopK()(model.coefficients_, self.n_clusters))
+        stability = _stability(model, samples) if samples.ndim > 2 else None
+        return Clustering(model.labels_, model.affinity_matrix_, stability)
 
     def judge(self, rows: Tensor, plain: bool) -> Callable[[Tensor], Tensor]:
         representation = "given" if plain else "auto"
@@ -330,3 +378,13 @@ class _ClosedFormTeacher:
     def _samples(self, rows: Tensor) -> Tensor:
         """Images in the shape in which they were given, features as they are."""
         return rows.reshape(len(rows), *self.sample_shape) if rows.ndim > 2 else rows
+
+
+def _stability(model: ClosedFormSubspaceClustering, samples: Tensor) -> float:
+    """How stable a model's clusters of these samples are, from 0 to 1.
+
+    Of images that are too few to measure it the clusters are trusted: views alone take thousands.
+    """
+    if not enough_samples(len(samples), model.n_clusters_):
+        return 1.0
+    return model.measure_stability(samples)[model.representation_]

@@ -1,8 +1,8 @@
-"""``--method auto``: the closed form, or an encoder that learns from views where that may pay.
+"""``--method auto``: the closed form and, where that may pay, an encoder that learns from views.
 
 Training pays for images by the thousand, and takes minutes if there is a GPU. Then both are done,
-and the clusters that cut less affinity are kept: on average over the graph of the samples and that
-of the features, as either graph favors its own clusters.
+and the clustering with the lower cut is kept: on average over the graph of the samples and that of
+the features, as either graph favors its own clusters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def execute_auto(request: RunRequest, started: Started | None = None) -> Run | N
 
 def obstacle(request: RunRequest) -> str | None:
     """Why the closed form alone is done, or None."""
-    X, known = request.data.X, inspect.signature(method_class("dcfsc")).parameters
+    X, known = request.data.X, inspect.signature(method_class("views")).parameters
     others = [name for name in request.given if name not in known]
     if others:
         return f"{', '.join('--' + n.replace('_', '-') for n in others)} is not for training"
@@ -55,12 +55,11 @@ class Automatic(OneProcess):
             raise InputError("--method auto needs all samples in one process; name a method.")
         self._why = obstacle(request)
         out = life.choose_folder(request.name, request.out, request.resume)
-        method = "dcfsc" if self._why is None else "closed-form"
-        request = replace(request, out=out, method=method)
-        super().__init__(request if self._why else request.with_options(training="views"))
+        method = "views" if self._why is None else "closed-form"
+        super().__init__(replace(request, out=out, method=method))
 
     def _describe(self, job: Job) -> dict[str, Any]:
-        plan = "the closed form, then minutes of training; what cuts less affinity is kept"
+        plan = "the closed form, then minutes of training; the lower cut is kept"
         return {**super()._describe(job), "auto": self._why or plan}
 
     def _settled(self, job: Job, record: dict[str, Any]) -> tuple[Job, dict[str, Any]]:

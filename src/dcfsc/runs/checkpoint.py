@@ -13,7 +13,7 @@ from dcfsc import parameters, processes
 from dcfsc.errors import DivergenceError, InputError
 from dcfsc.files import WriteError, set_aside, write_errors
 
-from .life import CHECKPOINT, CHECKPOINT_METHOD, State, is_checkpoint
+from .life import CHECKPOINT, State, checkpoint_method, is_checkpoint
 
 
 @contextmanager
@@ -72,10 +72,11 @@ def saves_itself(estimator: Any) -> bool:
 def check_method(folder: Path, state: State, method: str, estimator: Any) -> None:
     """Refuse to go on with a checkpoint by a method that cannot."""
     if state in (State.TRAINING, State.REPLACING) and not saves_itself(estimator):
+        begun = checkpoint_method(folder)
         raise InputError(
-            f"{folder} holds the checkpoint of a run by {CHECKPOINT_METHOD}, which {method} cannot "
-            f"resume; give --method {CHECKPOINT_METHOD}, use --overwrite instead of --resume to "
-            "start again, or choose another folder with --out."
+            f"{folder} holds the checkpoint of a run by {begun}, which {method} cannot resume; "
+            f"give --method {begun}, use --overwrite instead of --resume to start again, or "
+            "choose another folder with --out."
         )
 
 

@@ -43,7 +43,7 @@ from .record import describe_result, describe_run, differences
 from .request import RunRequest
 from .writing import add_report, write_run
 
-DIVISIBLE = ("closed-form", "dcfsc")
+DIVISIBLE = ("closed-form", "dcfsc", "views")
 
 Started = Callable[[dict[str, Any]], None]
 
@@ -255,7 +255,7 @@ class ManyProcesses(OneProcess):
             others = ", ".join(sorted(set(METHODS) - set(DIVISIBLE)))
             raise InputError(
                 f"the method {request.method!r} needs all samples in one process, as do {others}; "
-                f"torchrun is for {' and '.join(DIVISIBLE)}."
+                f"torchrun is for {', '.join(DIVISIBLE)}."
             )
         if request.features is not None:
             raise InputError(

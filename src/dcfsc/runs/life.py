@@ -41,7 +41,6 @@ FEATURES = "features.safetensors"  # where features were computed first
 DETAILS, REPORT, PREDICTIONS = "details.npz", "report.html", "predictions.csv"
 EDITS, CSV, PARQUET = "edits.json", "export.csv", "export.parquet"
 CHECKPOINT = "checkpoint.safetensors"
-CHECKPOINT_METHOD = "dcfsc"  # the one that trains long enough to save itself
 REPLACED = (MODEL, FEATURES, DETAILS, REPORT)  # by a fit, with the record and the labels
 READ = (LIST, RECORD, LABELS, MODEL, FEATURES, DETAILS, EDITS)  # by the commands on a run
 FIELDS = {"identity", "phase", "step"}  # of a checkpoint
@@ -79,13 +78,19 @@ def is_checkpoint(path: Path) -> bool:
     return not path.is_symlink() and (header_of(path) or {}).keys() >= FIELDS
 
 
+def checkpoint_method(folder: Path) -> str:
+    """The method whose training saved itself in a folder: dcfsc, or views, which notes more."""
+    notes = (header_of(folder / CHECKPOINT) or {}).get("notes")
+    return "views" if isinstance(notes, dict) and "augmentations" in notes else "dcfsc"
+
+
 def method_in(folder: Path) -> str | None:
     """The method of the checkpoint or of the run in a folder, if it holds one."""
     with write_errors(folder):
         settle(folder)
     state = state_of(folder)
     if state in (State.TRAINING, State.REPLACING):
-        return CHECKPOINT_METHOD
+        return checkpoint_method(folder)
     if state is State.WHOLE:
         with suppress(OSError, ValueError, AttributeError):
             method = read_json(folder / RECORD).get("method")

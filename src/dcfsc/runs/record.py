@@ -31,8 +31,8 @@ CHOSEN = {  # attributes of the fitted estimator by their names in the record
     "representation": "representation_",
     "stability": "stability_",
     "working_shape": "working_shape_",
-    "augmentations": "view_strengths_",
-    "consistency": "view_consistency_",
+    "augmentations": "augmentations_",
+    "consistency": "consistency_",
 }
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given

@@ -6,10 +6,10 @@ Losses, loops, checkpoints and steps in chunks live here, on tensors alone.
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs, calibrate_batch_norm, encode, evaluation_chunk
 from .dsc import DSCLoss, train_dsc
-from .history import Callback, History, Plateau
+from .history import Callback, History
 from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import forward, pretrain, train
-from .loss import LossTerm, Pass, SelfExpressionTerm, reconstruction_error
+from .loss import LossTerm, Pass, reconstruction_error
 from .precision import check_compilable, check_precision
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
     "LamRule",
     "LossTerm",
     "Pass",
-    "Plateau",
-    "SelfExpressionTerm",
     "ShareOfEnergy",
     "calibrate_batch_norm",
     "check_compilable",

@@ -23,7 +23,7 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.files import atomic_path
 
-from .history import History, Plateau
+from .history import History
 
 FORMAT = 1
 PHASES = ("pretrain", "train")
@@ -82,7 +82,6 @@ class Checkpoint:
         history: History,
         *,
         generator: torch.Generator | None = None,
-        plateau: Plateau | None = None,
     ) -> int:
         """Put everything back as it was and return the last step done in ``phase``, or 0."""
         if self._saved is None or self._saved["phase"] != phase:
@@ -92,8 +91,6 @@ class Checkpoint:
             _restore_optimizer(optimizer, self._part("optimizer."))
             if generator is not None and "generator" in self._tensors:
                 generator.set_state(self._tensors["generator"])
-            if plateau is not None:
-                plateau.state = tuple(self._saved["plateau"])
             history[:] = self._saved["history"]
             step = self._last = int(self._saved["step"])
         except (KeyError, TypeError, ValueError, RuntimeError):
@@ -110,7 +107,6 @@ class Checkpoint:
         history: History,
         *,
         generator: torch.Generator | None = None,
-        plateau: Plateau | None = None,
     ) -> None:
         """Save if it is time; stop here if the person or the system asked for it meanwhile."""
         if processes.active():
@@ -128,7 +124,6 @@ class Checkpoint:
                 "phase": phase,
                 "step": step,
                 "history": list(history),
-                "plateau": None if plateau is None else plateau.state,
                 "notes": self.notes,
             }
             contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
@@ -206,7 +201,7 @@ class Checkpoint:
             values = json.loads(header["__metadata__"]["dcfsc"])
             whole = values.pop("sha256") == fingerprint(values, self._tensors)
             known = values["format"] == FORMAT and values["phase"] in PHASES
-            known &= {"identity", "notes", "step", "history", "plateau"} <= values.keys()
+            known &= {"identity", "notes", "step", "history"} <= values.keys()
         except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             raise self._damaged() from None
         if not (whole and known):

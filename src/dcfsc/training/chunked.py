@@ -23,7 +23,7 @@ from torch import Tensor
 from dcfsc import processes
 from dcfsc.self_expression import solve
 
-from .lam import LamRule, ridge_of
+from .lam import LamRule
 from .loss import Figures, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import network_context, prepare
@@ -91,7 +91,7 @@ class ChunkedStep:
             A += direct
         self._encoder_gradient(A)
         sum_gradients(self.network)
-        ridge = ridge_of(operator.lam, operator.effective_dof)
+        ridge = {"lam": operator.lam, "effective_dof": operator.effective_dof}
         return lambda: (parts, ridge)
 
     def encode(self) -> Tensor:

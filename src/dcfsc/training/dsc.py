@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from .history import History, Plateau
-from .loop import check_finite
+from .history import History
+from .loop import run_steps
 
 
 @dataclass(frozen=True)
@@ -52,30 +51,18 @@ def train_dsc(
     steps: int,
     learning_rate: float,
     history: History,
-    tol: float | None = None,
-    patience: int = 20,
 ) -> Tensor:
     """Algorithm 1: full-batch Adam on the network and C (N, N) together; returns the final C."""
     C = C.detach().clone().requires_grad_(True)
     optimizer = torch.optim.Adam([*network.parameters(), C], lr=learning_rate)
-    network.train()
-    stalled = Plateau(tol, patience)
-    for step in range(1, steps + 1):
-        start = time.perf_counter()
+
+    def step() -> tuple[float, dict[str, float]]:
         parts = loss(X, network.encoder(X), network, C)
         total = torch.stack(list(parts.values())).sum()
         optimizer.zero_grad(set_to_none=True)
         total.backward()
         optimizer.step()
-        value = float(total.detach())
-        check_finite(value, "training", step, learning_rate)
-        history.record(
-            phase="train",
-            step=step,
-            loss=value,
-            seconds=time.perf_counter() - start,
-            **{name: float(part.detach()) for name, part in parts.items()},
-        )
-        if stalled(value):
-            break
+        return float(total.detach()), {name: float(part.detach()) for name, part in parts.items()}
+
+    run_steps("train", steps, step, network, optimizer, history)
     return loss.used(C.detach())

@@ -70,19 +70,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.5g}" if isinstance(value, float) else escape(str(value))
-
-
-class Plateau:
-    """True once the best loss has not fallen by ``tol`` (relative) for ``patience`` steps."""
-
-    def __init__(self, tol: float | None, patience: int):
-        self.tol, self.patience = tol, patience
-        self.state: tuple[float, int] = float("inf"), 0  # best loss, steps since it fell
-
-    def __call__(self, loss: float) -> bool:
-        if self.tol is None:
-            return False
-        best, since = self.state
-        falls = loss < best * (1.0 - self.tol)
-        self.state = (loss, 0) if falls else (best, since + 1)
-        return self.state[1] >= self.patience

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
 from dcfsc import processes
 from dcfsc.self_expression import choose_lam
 
-
-class LamRule(Protocol):
-    """Latents Z (N, d) -> the lam of this step."""
-
-    def __call__(self, Z: Tensor) -> float: ...
+LamRule = Callable[[Tensor], float]  # latents Z (N, d) -> the lam of this step
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,3 @@ def energy(Z: Tensor) -> float:
     """|Z|_F^2, bounded away from zero so that lam stays positive for dead latents."""
     own = sum(float(part.double().square().sum()) for part in Z.detach().split(1 << 16))
     return max(processes.total_number(own), 1e-300)
-
-
-def ridge_of(lam: float, effective_dof: float) -> dict[str, float]:
-    """What the history says of a step's closed form."""
-    return {"lam": lam, "effective_dof": effective_dof}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -16,8 +16,8 @@ from dcfsc.self_expression import ClosedForm, solve
 
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs
-from .history import History, Plateau
-from .lam import LamRule, ridge_of
+from .history import History
+from .lam import LamRule
 from .loss import Figures, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import (
@@ -49,6 +49,38 @@ def forward(
     return Pass(X, latent, expressed, reconstruction.to(X.dtype)), operator
 
 
+Step = Callable[[], tuple[float, dict[str, float]]]  # takes a step, gives its loss and figures
+
+
+def run_steps(
+    phase: str,
+    steps: int,
+    step: Step,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    history: History,
+    *,
+    generator: torch.Generator | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """Take the steps of a phase that the checkpoint does not have, and record each."""
+    done = 0
+    network.train()
+    if checkpoint is not None:
+        done = checkpoint.resume(phase, network, optimizer, history, generator=generator)
+    with guarded(checkpoint):
+        for number in range(done + 1, steps + 1):
+            start = time.perf_counter()
+            loss, figures = step()
+            check_finite(loss, phase, number, optimizer.defaults["lr"])
+            seconds = time.perf_counter() - start
+            history.record(phase=phase, step=number, loss=loss, seconds=seconds, **figures)
+            if checkpoint is not None:
+                checkpoint.after_step(
+                    phase, number, network, optimizer, history, generator=generator
+                )
+
+
 def pretrain(
     network: nn.Module,
     X: Inputs,
@@ -68,27 +100,26 @@ def pretrain(
     if checkpoint is not None and checkpoint.finished("pretrain"):
         return
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
-    network.train()
     batches = _Batches(len(X), batch_size, X.device)
-    done = 0
-    if checkpoint is not None:
-        done = checkpoint.resume("pretrain", network, optimizer, history, generator=generator)
-    with guarded(checkpoint):
-        for epoch in range(done + 1, epochs + 1):
-            start = time.perf_counter()
-            loss = 0.0
-            for batch in batches.shuffled(generator):
-                optimizer.zero_grad(set_to_none=True)
-                loss += reconstruction_gradient(network, X[batch])
-                optimizer.step()
-            loss = processes.total_number(loss)
-            check_finite(loss, "pre-training", epoch, learning_rate)
-            seconds = time.perf_counter() - start
-            history.record(phase="pretrain", step=epoch, loss=loss, seconds=seconds)
-            if checkpoint is not None:
-                checkpoint.after_step(
-                    "pretrain", epoch, network, optimizer, history, generator=generator
-                )
+
+    def epoch() -> tuple[float, dict[str, float]]:
+        loss = 0.0
+        for batch in batches.shuffled(generator):
+            optimizer.zero_grad(set_to_none=True)
+            loss += reconstruction_gradient(network, X[batch])
+            optimizer.step()
+        return processes.total_number(loss), {}
+
+    run_steps(
+        "pretrain",
+        epochs,
+        epoch,
+        network,
+        optimizer,
+        history,
+        generator=generator,
+        checkpoint=checkpoint,
+    )
 
 
 class _Batches:
@@ -143,8 +174,6 @@ def train(
     learning_rate: float,
     history: History,
     terms: Sequence[LossTerm] = (),
-    tol: float | None = None,
-    patience: int = 20,
     precision: str = "float32",
     batch_size: int | None = None,
     compiled: bool = False,
@@ -160,38 +189,21 @@ def train(
     if compiled:
         check_compilable(X.device, batch_size)
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=compiled or None)
-    network.train()
-    stalled = Plateau(tol, patience)
-    done = 0
-    if checkpoint is not None:
-        done = checkpoint.resume("train", network, optimizer, history, plateau=stalled)
     gradient: _WholeBatch | ChunkedStep
     if batch_size is None and not processes.active():
         gradient = _WholeBatch(network, X, terms, precision, compiled)
     else:
         gradient = ChunkedStep(network, X, batch_size, terms, precision)
-    with guarded(checkpoint), fastest_convolutions() if compiled else nullcontext():
-        for step in range(done + 1, steps + 1):
-            start = time.perf_counter()
-            optimizer.zero_grad(set_to_none=True)
-            figures = gradient(lam)
-            optimizer.step()
-            parts, ridge = figures()  # waits for the device, where the step is under way
-            loss = sum(parts.values())
-            check_finite(loss, "training", step, learning_rate)
-            history.record(
-                phase="train",
-                step=step,
-                loss=loss,
-                seconds=time.perf_counter() - start,
-                **ridge,
-                **(parts if terms else {}),
-            )
-            stop = stalled(loss)
-            if checkpoint is not None:
-                checkpoint.after_step("train", step, network, optimizer, history, plateau=stalled)
-            if stop:
-                break
+
+    def step() -> tuple[float, dict[str, float]]:
+        optimizer.zero_grad(set_to_none=True)
+        figures = gradient(lam)
+        optimizer.step()
+        parts, ridge = figures()  # waits for the device, where the step is under way
+        return sum(parts.values()), ridge | (parts if terms else {})
+
+    with fastest_convolutions() if compiled else nullcontext():
+        run_steps("train", steps, step, network, optimizer, history, checkpoint=checkpoint)
 
 
 class _WholeBatch:
@@ -224,7 +236,8 @@ class _WholeBatch:
 
         def read() -> tuple[dict[str, float], dict[str, float]]:
             *values, effective_dof = seen.tolist()
-            return dict(zip(names, values, strict=True)), ridge_of(ridge, effective_dof)
+            figures = {"lam": ridge, "effective_dof": effective_dof}
+            return dict(zip(names, values, strict=True)), figures
 
         return read
 
@@ -238,6 +251,6 @@ def guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
 def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
     if not abs(loss) < float("inf"):
         raise DivergenceError(
-            f"the loss became {loss} at {phase} step {step}; "
+            f"the loss became {loss} at {phase}ing step {step}; "
             f"lower the learning rate (now {learning_rate:g}) or rescale the data."
         )

@@ -34,14 +34,3 @@ class LossTerm(Protocol):
 def reconstruction_error(state: Pass) -> Tensor:
     """|X - Dec(B Enc(X))|_F^2 (equation 1)."""
     return (state.reconstruction - state.X).square().sum()
-
-
-@dataclass(frozen=True)
-class SelfExpressionTerm:
-    """weight / 2 |Z - B Z|_F^2, DSC's middle term (equation 3); off by default."""
-
-    weight: float = 1.0
-    name: str = "self_expression"
-
-    def __call__(self, state: Pass) -> Tensor:
-        return 0.5 * self.weight * (state.latent - state.expressed).square().sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from torch import Tensor
 from dcfsc import processes
 from dcfsc.errors import InputError, unknown_name
 
-Precision = Literal["float32", "bfloat16"]
 PRECISIONS = ("float32", "bfloat16")
 
 

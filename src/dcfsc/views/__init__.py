@@ -5,14 +5,13 @@ The closed form of the samples determines the augmentations and gives positives 
 
 from .augmentations import Views
 from .loop import Schedule, train_views, view_features
-from .model import Clustering, Teacher, ViewModel, ViewOptions, ViewTraining
+from .model import Clustering, Teacher, ViewOptions, ViewTraining
 from .pseudo_labels import agreed
 
 __all__ = [
     "Clustering",
     "Schedule",
     "Teacher",
-    "ViewModel",
     "ViewOptions",
     "ViewTraining",
     "Views",

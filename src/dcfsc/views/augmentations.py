@@ -1,10 +1,10 @@
-"""Random views of samples: what may change in an image and leave it in its cluster.
+"""Random views of samples: augmentations that may leave an image in its cluster.
 
 A view is one pass over a batch, on its device: one resampling for all geometry, one multiplication
 for light, and a few operations on every pixel. What is random is drawn first, for the whole batch
 (:meth:`Views.draw`), so that processes which share a batch see the same views as one would.
 
-    change     strength 1 is
+    name       strength 1 is
     geometry   scale exp(U(-.35, .15)), aspect exp(U(-.15, .15)), rotation up to 17 degrees, shear
                up to .15, shift up to 9% of the side
     crop       a window at a random place with 20 to 100% of the area, aspect exp(U(-.29, .29)),
@@ -13,7 +13,7 @@ for light, and a few operations on every pixel. What is random is drawn first, f
     light      a smooth random factor: exp of a 4 x 4 grid of normal numbers with a standard
                deviation of U(0, 1), interpolated
     contrast   gamma exp(U(-.3, .3)), contrast 1 +- .4 around the mean
-    color     a factor exp(U(-.3, .3)) for each channel, saturation U(0, 1.4), a gray image in one
+    color      a factor exp(U(-.3, .3)) for each channel, saturation U(0, 1.4), a gray image in one
                of five views
     hole       a rectangle of up to a quarter of each side set to the mean, in half of the views
     noise      normal noise with a standard deviation of .03 of the largest value
@@ -35,8 +35,8 @@ from torch import Tensor
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.features.image_statistics import LIGHT_GRID
 
-CHANGES = ("geometry", "crop", "mirror", "light", "contrast", "color", "hole", "noise")
-VECTOR_CHANGES = ("hole", "noise")
+AUGMENTATIONS = ("geometry", "crop", "mirror", "light", "contrast", "color", "hole", "noise")
+VECTOR_AUGMENTATIONS = ("hole", "noise")
 CROPPED = 0.75  # the side of a cropped view, as a share of the image's
 NUMBERS = 20  # uniform ones that a view of an image takes
 NOISE, VECTOR_NOISE, VECTOR_HOLE = 0.03, 0.2, 0.2
@@ -70,19 +70,19 @@ class Views:
     Parameters
     ----------
     sample_shape : (features,) or (c, h, w).
-    strengths : the strength of each change by its name, 0 for none; see the table above.
+    strengths : the strength of each augmentation, 0 for none; see the table above.
     """
 
     def __init__(self, sample_shape: tuple[int, ...], strengths: Mapping[str, float]):
         self.sample_shape = sample_shape
-        known = changes_for(sample_shape)
+        known = augmentations_for(sample_shape)
         for name, value in strengths.items():
             if name not in known:
-                raise unknown_name("change", name, known)
+                raise unknown_name("augmentation", name, known)
             if not 0.0 <= float(value) <= 4.0:
                 raise InputError(f"the strength of {name} must be from 0 to 4; got {value!r}.")
         self.strengths = {name: float(strengths.get(name, 0.0)) for name in known}
-        self._strength = dict.fromkeys(CHANGES, 0.0) | self.strengths
+        self._strength = dict.fromkeys(AUGMENTATIONS, 0.0) | self.strengths
         self.shape = tuple(sample_shape)  # of a view
         if self._strength["crop"]:
             self.shape = (sample_shape[0], *(math.ceil(CROPPED * s) for s in sample_shape[1:]))
@@ -192,20 +192,20 @@ class Views:
         return x
 
 
-def changes_for(sample_shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The names of the changes that samples of this shape can have."""
+def augmentations_for(sample_shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The names of the augmentations of samples of this shape."""
     if len(sample_shape) == 1:
-        return VECTOR_CHANGES
-    return tuple(name for name in CHANGES if name != "color" or sample_shape[0] == 3)
+        return VECTOR_AUGMENTATIONS
+    return tuple(name for name in AUGMENTATIONS if name != "color" or sample_shape[0] == 3)
 
 
 def usual_strengths(sample_shape: tuple[int, ...]) -> dict[str, float]:
-    """The changes that are usual for photographs, of which nothing is known."""
+    """The usual augmentations of photographs, for images of which nothing is known."""
     usual = ("crop", "mirror", "contrast", "color")
-    return {name: float(name in usual) for name in changes_for(sample_shape)}
+    return {name: float(name in usual) for name in augmentations_for(sample_shape)}
 
 
 def cautious_strengths(sample_shape: tuple[int, ...]) -> dict[str, float]:
-    """Changes for samples that are too few to say which they tolerate."""
+    """Augmentations for samples that are too few to measure which ones they tolerate."""
     cautious = {"geometry": 0.25, "contrast": 1.0, "hole": 1.0, "noise": 1.0}
-    return {name: cautious.get(name, 0.0) for name in changes_for(sample_shape)}
+    return {name: cautious.get(name, 0.0) for name in augmentations_for(sample_shape)}

@@ -1,14 +1,14 @@
-"""Which changes may a view have? Those that leave unseen samples in their clusters.
+"""Choose the augmentations: those that leave unseen samples in their clusters.
 
 The closed form clusters one half of the samples and says to which cluster each of the other half
-belongs: once as it is, and once after a change. The share of samples that stay where they were is
-the change's consistency. A rotated object remains closest to other views of that object, but the
-faces of an aligned set do not survive being turned or shifted. Each change is taken at the largest
-of a few strengths at which it is consistent enough; as nobody knows how much is enough, there are
-two profiles, a strong and a gentle one. A short training with either decides between them: its
-features are the better, the fewer of a sample's nearest neighbors are in another cluster of the
-samples (:func:`stray_shares`). Strong changes teach more, so gentle ones must do clearly better
-(:func:`clearly_fewer`). Two changes need more:
+belongs: once as it is, and once augmented. The share of samples that stay where they were is the
+augmentation's consistency. A rotated object remains closest to other views of that object, but the
+faces of an aligned set do not survive being turned or shifted. Each augmentation is taken at the
+largest of a few strengths at which it is consistent enough. How much is enough is not known, so
+there are two profiles, a strong and a gentle one. A short training with either decides between
+them: its features are the better, the fewer of a sample's nearest neighbors are in another cluster
+of the samples (:func:`stray_shares`). Strong augmentations teach more, so gentle ones must do
+clearly better (:func:`clearly_fewer`). Two augmentations need more:
 
 - Light, a smooth factor, is for samples whose neighbors differ by smooth factors.
 - A representation may treat mirror images as equal, and would call any mirror image consistent; so
@@ -26,10 +26,10 @@ from torch import Tensor
 
 from dcfsc.neighbors import largest_inner_products
 
-from .augmentations import Views, changes_for
+from .augmentations import Views, augmentations_for
 
-# How consistent a change must be in either profile; a mirror image, which changes more than a
-# random member of the other families does, in both. Chosen with labels, on image sets.
+# How consistent an augmentation must be in either profile; a mirror image, which differs more than
+# a random member of the other families does, in both. Chosen with labels, on image sets.
 STRONG, GENTLE, MIRROR = 0.5, 0.85, 0.7
 # The strengths that are tried, the largest first. A crop, of which a cluster seldom survives the
 # smallest windows, is for samples whose clusters say nothing.
@@ -49,13 +49,13 @@ NEAREST, LOOKED_AT = 3, 10_000
 CLEAR = 2.0  # standard errors
 
 Judge = Callable[[Tensor], Tensor]
-Measured = dict[str, list[tuple[float, float]]]  # by change: strengths and their consistency
+Measured = dict[str, list[tuple[float, float]]]  # strengths and their consistency
 
 
-def measure_changes(
+def measure_consistency(
     x: Tensor, judge: Judge, plain_judge: Judge, generator: torch.Generator, light: bool
 ) -> Measured:
-    """The consistency of each change of samples like x (n, ...), the strongest first.
+    """The consistency of each augmentation of samples x (n, ...), the strongest first.
 
     ``judge`` gives the clusters (n,) of samples that it has not seen, in the representation that
     the data prefer; ``plain_judge`` does so with the samples as they are. ``light`` says whether
@@ -63,7 +63,7 @@ def measure_changes(
     """
     measured: Measured = {}
     before = judge(x)
-    for name in changes_for(tuple(x.shape[1:])):
+    for name in augmentations_for(tuple(x.shape[1:])):
         measured[name] = []
         for strength in STRENGTHS[name] if light or name != "light" else ():
             if name == "mirror":
@@ -79,7 +79,7 @@ def measure_changes(
 
 
 def profiles(measured: Measured) -> list[dict[str, float]]:
-    """The strong and the gentle strengths of all changes; one of them, if both are the same."""
+    """The strong and the gentle strengths of all augmentations; one, if both are the same."""
     both = [
         {
             name: next((s for s, share in tried if share >= _needed(name, enough)), 0.0)

@@ -1,10 +1,10 @@
 """Training an encoder on views: mini-batches, one cycle of the learning rate.
 
-A step takes a random batch of samples, gives every sample a partner (itself, or a neighbor that
-the closed form has found) or several, makes a view of each, and lowers the weighted sum of the
-losses. Nothing in a step waits for the device; what is compiled is launched as a whole. Where
-samples are divided among processes, every one encodes its own part of each batch; features are then
-exchanged, and every process computes the loss of all of it.
+A step takes a random batch of samples, gives every sample one or several positives (itself, or a
+neighbor by the closed form), makes a view of each, and lowers the weighted sum of the losses.
+Nothing in a step waits for the device; what is compiled is launched as a whole. Where samples are
+divided among processes, every one encodes its own part of each batch; features are then exchanged,
+and every process computes the loss of all of it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dcfsc.training.precision import network_context, repeatable_convolutions
 
 from .augmentations import Drawn, Views
 from .losses import Batch, weighted_terms
-from .pseudo_labels import Lessons
+from .pseudo_labels import PseudoLabels
 
 WARM_UP, WARM_UP_SGD = 0.15, 0.02  # share of the steps in which the learning rate rises
 WEIGHT_DECAY, WEIGHT_DECAY_SGD, MOMENTUM = 1e-4, 5e-4, 0.9
 REPORT_EVERY = 25  # steps on a GPU between two looks at the losses, each of which waits for it
 MANY_STEPS = 20_000  # a longer history has a row for each look, with the means of its steps
 WARM_UPS = 3  # calls before a recording, in which kernels are compiled and chosen
-RECORDED = {"contrastive", "agreement", "prediction", "clusters"}  # nothing there waits either
+RECORDED = {"contrastive", "prediction", "clusters"}  # losses that never wait for the device
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def train_views(
     views: Views,
     weights: Mapping[str, float],
     schedule: Schedule,
-    lessons: Lessons,
+    pseudo_labels: PseudoLabels,
     *,
     n_clusters: int,
     generator: torch.Generator,
     history: History,
-    lessons_at: Mapping[int, Callable[[], None]] | None = None,
+    before_step: Mapping[int, Callable[[], None]] | None = None,
     precision: str = "float32",
     compiled: bool = False,
     checkpoint: Checkpoint | None = None,
@@ -80,42 +80,44 @@ def train_views(
     ----------
     X : the samples; where they are divided among processes, all of them.
     weights : of the losses, by name.
-    lessons : where partners and targets come from.
-    lessons_at : by step, what to call before it; it may change the lessons.
+    pseudo_labels : the positives and targets of the samples.
+    before_step : what to call before a step, by its number; it may change the pseudo-labels.
     generator : on the device of X; the same in every process.
     """
     device = X.device
     optimizer = _optimizer(network, schedule, device)
-    state = nn.ModuleDict({"network": network, "lessons": lessons})
+    state = nn.ModuleDict({"network": network, "pseudo_labels": pseudo_labels})
     done = 0
     if checkpoint is not None:
         done = checkpoint.resume("train", state, optimizer, history, generator=generator)
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)
     forward = torch.compile(network) if compiled else network
-    step_of = _Step(forward, X, views, weights, lessons, n_clusters, precision, schedule.views)
+    step_of = _Step(
+        forward, X, views, weights, pseudo_labels, n_clusters, precision, schedule.views
+    )
     if compiled and isinstance(X, Tensor) and X.is_cuda and set(weights) <= RECORDED:
         step_of.gradient = _Recorded(network, step_of.gradient)
     batch_size = min(schedule.batch_size, len(X))
     every = look_every(device)
-    unseen: list[dict[str, Tensor]] = []
+    pending: list[dict[str, Tensor]] = []
     with guarded(checkpoint), repeatable_convolutions():
         start = time.perf_counter()
         network.train()
         for step in range(done + 1, schedule.steps + 1):
-            if lessons_at is not None and step in lessons_at:
-                lessons_at[step]()
+            if before_step is not None and step in before_step:
+                before_step[step]()
                 network.train()
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(step - 1)
-            unseen.append(step_of(batch_size, generator))
+            pending.append(step_of(batch_size, generator))
             if processes.active():
                 sum_gradients(network)
             optimizer.step()
             if step % every and step != schedule.steps:
                 continue
-            _record(unseen, step, start, schedule, history)
-            unseen.clear()
+            _record(pending, step, start, schedule, history)
+            pending.clear()
             if checkpoint is not None:
                 checkpoint.after_step("train", step, state, optimizer, history, generator=generator)
             start = time.perf_counter()
@@ -123,7 +125,7 @@ def train_views(
 
 
 def look_every(device: torch.device) -> int:
-    """After how many steps the losses are looked at."""
+    """How many steps lie between two looks at the losses."""
     return REPORT_EVERY if device.type == "cuda" else 1
 
 
@@ -152,27 +154,24 @@ def _record(
     for step, row in enumerate(rows, last - len(rows) + 1):
         named = dict(zip(parts[0], row, strict=True))
         loss = sum(row)
-        check_finite(loss, "training", step, schedule.learning_rate)
+        check_finite(loss, "train", step, schedule.learning_rate)
         history.record(phase="train", step=step, loss=loss, seconds=seconds, **named)
 
 
+@dataclass
 class _Step:
     """One step's gradient, left in the parameters; gives the losses, still on the device."""
 
-    def __init__(
-        self,
-        network: Any,
-        X: Inputs,
-        views: Views,
-        weights: Mapping[str, float],
-        lessons: Lessons,
-        n_clusters: int,
-        precision: str,
-        n_views: int = 2,
-    ):
-        self.network, self.X, self.views, self.weights = network, X, views, weights
-        self.lessons, self.n_clusters, self.precision = lessons, n_clusters, precision
-        self.n_views = n_views
+    network: Any
+    X: Inputs
+    views: Views
+    weights: Mapping[str, float]
+    pseudo_labels: PseudoLabels
+    n_clusters: int
+    precision: str
+    n_views: int = 2
+
+    def __post_init__(self) -> None:
         self.gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]] = self._gradient
 
     def __call__(self, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -183,8 +182,8 @@ class _Step:
         return self.gradient(rows, uniform, drawn)
 
     def _gradient(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
-        """Of the loss of a batch, by what is random about its partners and views."""
-        others = self.lessons.partner_of(rows.repeat(self.n_views - 1), uniform)
+        """The gradient of the loss of a batch, given what is random about positives and views."""
+        others = self.pseudo_labels.positive_of(rows.repeat(self.n_views - 1), uniform)
         samples = torch.cat((rows, others))  # (n_views n,)
         own = processes.shard(len(samples), processes.rank(), processes.size())
         x = self.views.apply(self.X[samples[own]], drawn.rows(own))
@@ -193,7 +192,7 @@ class _Step:
             outputs = self.network(_channels_last(x))
         parts = [_whole(o, own, len(samples)) for o in outputs]
         features, projections, logits, *predictions = (p.chunk(self.n_views) for p in parts)
-        targets = self.lessons.targets[samples].chunk(self.n_views)
+        targets = self.pseudo_labels.targets[samples].chunk(self.n_views)
         batch = Batch(features, projections, logits, targets, self.n_clusters, *predictions)
         with processes.alone():
             terms = weighted_terms(batch, self.weights)

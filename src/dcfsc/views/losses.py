@@ -1,6 +1,6 @@
 """Losses on the features of views of a batch, each a mean over samples, to be minimized.
 
-Each term is a pure function of a :class:`Batch`; :func:`total_loss` adds them up by weights.
+Each term is a pure function of a :class:`Batch`; :func:`weighted_terms` weights them.
 They are computed in float32 or, where the network is, in float64, never in less.
 """
 
@@ -14,11 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dcfsc.errors import InputError, unknown_name
 from dcfsc.self_expression import choose_lam, solve
 
 TEMPERATURE = 0.3  # of the contrastive loss
-PRECISION = 0.2  # eps of the coding rate
 SUBSPACE_DIM = 3.0  # of the closed form in the batch
 SMOOTHING = 0.1  # of the clusters' labels
 GROUPS = 3  # that a head has for each cluster
@@ -33,13 +31,13 @@ class Batch:
     features: tuple[Tensor, ...]  # (n, d) each
     projections: tuple[Tensor, ...]  # (n, p) each
     logits: tuple[Tensor, ...]  # (n, K) each
-    targets: tuple[Tensor, ...]  # (n,) each, clusters, -1 where unknown
+    targets: tuple[Tensor, ...]  # (n,) each, pseudo-labels, -1 where unknown
     n_clusters: int
     predictions: tuple[Tensor, ...] = ()  # (n, p) each, if the network makes them
 
 
 def contrastive(batch: Batch) -> Tensor:
-    """NT-Xent: -log softmax over all other views of the batch, at the view's partners.
+    """NT-Xent: -log softmax over all other views of the batch, at the view's positives.
 
     - mean_i log exp(p_i . q_i / t) / sum_{v not p_i} exp(p_i . v / t),   |p| = |q| = 1
     """
@@ -51,24 +49,6 @@ def contrastive(batch: Batch) -> Tensor:
     n = len(p) // views
     losses = [F.cross_entropy(similarity, rows.roll(n * shift)) for shift in range(1, views)]
     return torch.stack(losses).mean()
-
-
-def coding_rate(batch: Batch) -> Tensor:
-    """-1/2 log det(I + d / (n eps^2) Z'Z) of the projections at unit length, over all views.
-
-    The negative volume that the samples fill: it keeps features from collapsing.
-    """
-    Z = _unit(torch.cat(batch.projections))
-    n, d = Z.shape
-    gram = Z.mT @ Z * (d / (n * PRECISION**2))
-    eye = torch.eye(d, dtype=Z.dtype, device=Z.device)
-    return -torch.linalg.cholesky_ex(gram + eye).L.diagonal().log().sum()
-
-
-def agreement(batch: Batch) -> Tensor:
-    """1 - cosine of a view and its partner."""
-    cosines = [(p * q).sum(dim=1).mean() for p, q in combinations(map(_unit, batch.projections), 2)]
-    return 1.0 - torch.stack(cosines).mean()
 
 
 def prediction(batch: Batch) -> Tensor:
@@ -95,7 +75,7 @@ def self_expression(batch: Batch) -> Tensor:
 
 
 def clusters(batch: Batch) -> Tensor:
-    """Cross-entropy of the logits with the clusters that the closed form has found."""
+    """Cross-entropy of the logits with the pseudo-labels, clusters of the closed form."""
     logits, targets = _wide(torch.cat(batch.logits)), torch.cat(batch.targets)
     total = F.cross_entropy(
         logits, targets, ignore_index=-1, label_smoothing=SMOOTHING, reduction="sum"
@@ -106,7 +86,7 @@ def clusters(batch: Batch) -> Tensor:
 def groups(batch: Batch) -> Tensor:
     """- mean_i log sum_g P_ig Q_ig - 1.5 sum_g -m_g log m_g,   m the mean of P and Q
 
-    Partners are in the same groups with the probabilities P and Q, and all groups are used: Van
+    Positives are in the same groups with the probabilities P and Q, and all groups are used: Van
     Gansbeke et al., "SCAN: learning to classify images without labels", 2020. The logits are those
     of as many heads as have three groups for a cluster, each with groups of its own; of one head if
     there are fewer.
@@ -139,26 +119,11 @@ def layer_lam(Z: Tensor, n_clusters: int) -> float:
 
 TERMS: dict[str, Callable[[Batch], Tensor]] = {
     "contrastive": contrastive,
-    "coding_rate": coding_rate,
-    "agreement": agreement,
     "prediction": prediction,
     "self_expression": self_expression,
     "clusters": clusters,
     "groups": groups,
 }
-
-
-def check_weights(weights: Mapping[str, float]) -> dict[str, float]:
-    """The weights that are not zero, if every name is a term's and every weight a number."""
-    for name, weight in weights.items():
-        if name not in TERMS:
-            raise unknown_name("loss", name, TERMS)
-        if not 0.0 <= float(weight) < float("inf"):
-            raise InputError(f"the weight of the loss {name} must be at least 0; got {weight!r}.")
-    kept = {name: float(weight) for name, weight in weights.items() if weight}
-    if not kept:
-        raise InputError(f"give at least one loss a weight; there are {', '.join(TERMS)}.")
-    return kept
 
 
 def weighted_terms(batch: Batch, weights: Mapping[str, float]) -> dict[str, Tensor]:

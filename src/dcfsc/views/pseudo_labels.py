@@ -1,4 +1,4 @@
-"""What the closed form teaches a network: neighbors as partners of views, and clusters."""
+"""What the closed form teaches a network: neighbors as positives, and clusters as pseudo-labels."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from torch import Tensor, nn
 
 from dcfsc import processes
 
-# Partners of a sample besides itself, and how often it is its own partner.
-PARTNERS = 3
+# Positives of a sample besides itself, and how often it is its own.
+POSITIVES = 3
 OWN = 0.5
 
 
-class Lessons(nn.Module):
-    """Partners and clusters of N samples; a module, so that a checkpoint keeps it.
+class PseudoLabels(nn.Module):
+    """Positives and pseudo-labels of N samples; a module, so that a checkpoint keeps it.
 
     Attributes
     ----------
-    partners : Tensor (N, 1 + k)
+    positives : Tensor (N, 1 + k)
         Samples that may stand in for a sample in its second view, the first of them itself.
     shares : Tensor (N, 1 + k)
         How often each is taken, added up along the row.
     targets : Tensor (N,)
-        The cluster of each sample, -1 where it is not known.
+        The pseudo-label of each sample, -1 where it is not known.
     first : Tensor (N,)
-        The clusters of the first lesson, -1 before it.
+        The clusters learned first, -1 before.
     """
 
-    partners: Tensor
+    positives: Tensor
     shares: Tensor
     targets: Tensor
     first: Tensor
 
-    def __init__(self, n: int, device: torch.device, k: int = PARTNERS):
+    def __init__(self, n: int, device: torch.device, k: int = POSITIVES):
         super().__init__()
         own = torch.arange(n, device=device)[:, None].expand(n, 1 + k).clone()
-        self.register_buffer("partners", own)
+        self.register_buffer("positives", own)
         self.register_buffer("shares", torch.ones(n, 1 + k, device=device))
         self.register_buffer("targets", torch.full((n,), -1, device=device))
         self.register_buffer("first", torch.full((n,), -1, device=device))
 
-    def partner_of(self, rows: Tensor, uniform: Tensor) -> Tensor:
-        """A partner (n,) of each of the rows, by one uniform number in [0, 1) for each."""
+    def positive_of(self, rows: Tensor, uniform: Tensor) -> Tensor:
+        """A positive (n,) of each of the rows, by one uniform number in [0, 1) for each."""
         place = (uniform[:, None] >= self.shares[rows]).sum(dim=1)
-        return self.partners[rows, place.clamp_max(self.partners.shape[1] - 1)]
+        return self.positives[rows, place.clamp_max(self.positives.shape[1] - 1)]
 
     def learn(
         self,
@@ -55,15 +55,15 @@ class Lessons(nn.Module):
         doubtful: float = 0.0,
         own: float = OWN,
     ) -> None:
-        """Take partners from an affinity (N, N), and targets from the clusters (N,) that it has.
+        """Take positives from an affinity (N, N), and targets from its clusters (N,).
 
-        The clusters of the first lesson are kept, and are no targets. Those of a later one are
-        where the first lesson's agree with them (:func:`agreed`). Where processes share the
-        samples, the first one brings graph and labels, and all of them learn.
+        The first clusters become no targets. Later ones do where the first ones agree with them
+        (:func:`agreed`). Where processes share the samples, the first one brings graph and labels,
+        and all of them learn.
         """
         if graph is not None and labels is not None:
-            partners, shares = strongest(graph, self.partners.shape[1] - 1, own)
-            self.partners.copy_(torch.from_numpy(partners))
+            positives, shares = strongest(graph, self.positives.shape[1] - 1, own)
+            self.positives.copy_(torch.from_numpy(positives))
             self.shares.copy_(torch.from_numpy(shares))
             first = self.first.cpu().numpy()
             if (first < 0).all():
@@ -88,8 +88,8 @@ def agreed(labels: np.ndarray, others: np.ndarray, doubtful: float = 0.0) -> np.
     match = np.empty(k, dtype=np.int64)
     match[rows] = columns
     share = together[np.arange(k), match] / np.maximum(together.sum(axis=1), 1)
-    kept = (match[labels] == others) | (share[labels] < doubtful)
-    return np.where(kept, labels, -1)
+    agree = (match[labels] == others) | (share[labels] < doubtful)
+    return np.where(agree, labels, -1)
 
 
 def strongest(graph: csr_array, k: int, own: float = OWN) -> tuple[np.ndarray, np.ndarray]:
@@ -100,18 +100,18 @@ def strongest(graph: csr_array, k: int, own: float = OWN) -> tuple[np.ndarray, n
     """
     n = graph.shape[0]
     rows = np.repeat(np.arange(n), np.diff(graph.indptr))
-    kept = (graph.indices != rows) & (graph.data > 0)
-    rows, columns, values = rows[kept], graph.indices[kept], graph.data[kept]
+    linked = (graph.indices != rows) & (graph.data > 0)
+    rows, columns, values = rows[linked], graph.indices[linked], graph.data[linked]
     order = np.lexsort((columns, -values, rows))
     rows, columns, values = rows[order], columns[order], values[order]
     first = np.searchsorted(rows, np.arange(n))
     rank = np.arange(len(rows)) - first[rows]
     near = rank < k
-    partners = np.tile(np.arange(n)[:, None], (1, 1 + k))
+    positives = np.tile(np.arange(n)[:, None], (1, 1 + k))
     weights = np.zeros((n, 1 + k))
-    partners[rows[near], 1 + rank[near]] = columns[near]
+    positives[rows[near], 1 + rank[near]] = columns[near]
     weights[rows[near], 1 + rank[near]] = values[near]
     total = weights.sum(axis=1, keepdims=True)
     shares = (1.0 - own) * weights / np.where(total > 0, total, 1.0)
     shares[:, 0] = 1.0 - shares[:, 1:].sum(axis=1)
-    return partners, np.cumsum(shares, axis=1).astype(np.float32)
+    return positives, np.cumsum(shares, axis=1).astype(np.float32)
