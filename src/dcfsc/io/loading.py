@@ -94,10 +94,14 @@ def load(
     if data.reading is None:  # no files of images
         if size is None and reading is not None and data.X.ndim > 2:
             size = reading.size
-        if size is not None:
-            X = images.resize(data.X, size, str(spec))
-            data = replace(data, X=X, reading=images.Reading(size))
+        data = _resized(data, size, str(spec))
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
+
+
+def _resized(data: Dataset, size: tuple[int, int] | None, name: str) -> Dataset:
+    if size is None:
+        return data
+    return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
 
 
 def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Dataset:

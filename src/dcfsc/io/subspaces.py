@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -64,19 +65,8 @@ def synthetic(
         The same seed gives the same data.
     dtype : float32 or float64
     """
-    values = locals()
-    for name, kind in PARAMETERS.items():
-        kind.check(name, values[name])
-    if n_samples < n_clusters:
-        raise InputError(f"n_samples={n_samples}; {n_clusters} clusters need at least as many.")
-    if subspace_dim > ambient_dim - affine:
-        raise InputError(
-            f"subspace_dim={subspace_dim}; {'an affine' if affine else 'a'} subspace of "
-            f"R^{ambient_dim} has at most {ambient_dim - affine}."
-        )
+    _check(locals())
     dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise InputError(f"dtype={dtype}; use float32 or float64.")
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31 - 1)
     rng = np.random.default_rng(random_state)
@@ -100,6 +90,24 @@ def synthetic(
         f"{subspace_dim} in R^{ambient_dim}, {shared} dimensions common, noise {noise:g}"
     )
     return Dataset("synthetic", X, y, notes=notes)
+
+
+def _check(values: dict[str, Any]) -> None:
+    for name, kind in PARAMETERS.items():
+        kind.check(name, values[name])
+    n, n_clusters, m = values["n_samples"], values["n_clusters"], values["subspace_dim"]
+    if n < n_clusters:
+        raise InputError(f"n_samples={n}; {n_clusters} clusters need at least as many.")
+    most = values["ambient_dim"] - bool(values["affine"])
+    if m > most:
+        kind_of_subspace = "an affine" if values["affine"] else "a"
+        raise InputError(
+            f"subspace_dim={m}; {kind_of_subspace} subspace of R^{values['ambient_dim']} has at "
+            f"most {most}."
+        )
+    dtype = np.dtype(values["dtype"])
+    if dtype not in (np.float32, np.float64):
+        raise InputError(f"dtype={dtype}; use float32 or float64.")
 
 
 def _points(

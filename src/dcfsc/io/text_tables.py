@@ -165,14 +165,16 @@ def _read(
     X, texts = np.empty((0, len(features))), list[str]()
     try:
         for batch in _batches(layout, label, pa.string() if as_text else pa.float64()):
-            start = len(X)
-            cells = [batch.column(i) for i in features]
-            if as_text:
-                cells = [_numbers(layout, i, batch.column(i), start) for i in features]
+            start, columns = len(X), batch.columns
             X.resize((start + len(batch), len(features)), refcheck=False)  # never in memory twice
-            X[start:] = np.array(cells).T
+            if as_text:
+                for place, i in enumerate(features):
+                    X[start:, place] = _numbers(layout, i, columns[i], start)
+            elif features:  # as one array: a call for each of many columns would take long
+                cells = pa.concat_arrays([columns[i] for i in features])
+                X[start:] = cells.to_numpy().reshape(len(features), -1).T
             if label is not None:
-                texts += [text.strip() for text in batch.column(label).to_pylist()]
+                texts += [text.strip() for text in columns[label].to_pylist()]
     except pa.ArrowInvalid as error:
         if not as_text:
             return _read(layout, features, label, as_text=True)
