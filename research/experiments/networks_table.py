@@ -18,7 +18,7 @@ _NOTES = {
 }
 
 
-def layer_sizes(network: networks.Autoencoder) -> dict[str, int]:
+def layer_sizes(network: networks.ConvAutoencoder) -> dict[str, int]:
     """Numbers that each layer holds, the running statistics of its batch norm among them."""
     return {
         f"{part}-{i}": sum(len(v.flatten()) for v in layer.state_dict().values() if v.ndim)

@@ -1,6 +1,6 @@
-"""One table of parameters a class: what each may be, and which other one makes it meaningless.
+"""The table of a class's parameters: allowed values, and when a parameter has no effect.
 
-A class says it in ``_table``, beside the tables of the classes that it comes from. :func:`check`
+A class declares it in ``_table``; tables of its bases are inherited. :func:`check`
 reads it before anything is computed; the command line and the tests read it too.
 """
 
@@ -25,26 +25,26 @@ LARGEST_RATE = 1e3  # Adam moves every weight by about the rate, at every step
 
 @dataclass(frozen=True)
 class Kind:
-    """Which values a parameter takes, ``told`` in words, and what must hold for it to matter.
+    """The values that a parameter may have, with a description, and the conditions for its effect.
 
     ``test`` may raise an :class:`InputError` that says more.
     """
 
     test: Callable[[Any], bool]
-    told: str
+    description: str
     names: tuple[str, ...] = ()
     conditions: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     def __or__(self, other: Kind) -> Kind:
         return Kind(
             lambda value: self.test(value) or other.test(value),
-            f"{self.told}, or {other.told}",
+            f"{self.description}, or {other.description}",
             self.names + other.names,
             self.conditions + other.conditions,
         )
 
     def needs(self, other: str, *values: Any) -> Kind:
-        """It matters only where ``other`` has one of the values; without values, any but None.
+        """It has an effect only if ``other`` has one of the values; without values, any but None.
 
         ``other`` is a parameter, or a method's name with an underscore in front.
         """
@@ -55,7 +55,7 @@ class Kind:
             return
         if isinstance(value, str) and len(self.names) > 1:
             raise unknown_name(name, value[:40], self.names)
-        raise InputError(f"{name}={reprlib.repr(value)} is not allowed: {self.told}.")
+        raise InputError(f"{name}={reprlib.repr(value)} is not allowed: {self.description}.")
 
 
 def table(**kinds: Kind) -> Mapping[str, Kind]:
@@ -63,23 +63,23 @@ def table(**kinds: Kind) -> Mapping[str, Kind]:
 
 
 def whole(least: int, most: int = MOST) -> Kind:
-    """Integers, of NumPy too; True is none."""
-    told = f"an integer of at least {least} and at most {most:g}"
-    return Kind(lambda v: _is(v, Integral) and least <= v <= most, told)
+    """Integers, including those of NumPy but not booleans."""
+    description = f"an integer of at least {least} and at most {most:g}"
+    return Kind(lambda v: _is(v, Integral) and least <= v <= most, description)
 
 
 def real(least: float, most: float = HUGE) -> Kind:
-    told = f"a number of at least {least:g} and at most {most:g}"
-    return Kind(lambda v: _is(v, Real) and least <= v <= most, told)
+    description = f"a number of at least {least:g} and at most {most:g}"
+    return Kind(lambda v: _is(v, Real) and least <= v <= most, description)
 
 
 def one_of(*names: str) -> Kind:
-    told = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
-    return Kind(lambda v: isinstance(v, str) and v in names, told, names)
+    description = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
+    return Kind(lambda v: isinstance(v, str) and v in names, description, names)
 
 
-def instance_of(types: Any, told: str) -> Kind:
-    return Kind(lambda v: isinstance(v, types), told)
+def instance_of(types: Any, description: str) -> Kind:
+    return Kind(lambda v: isinstance(v, types), description)
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -106,7 +106,7 @@ SEED = (
 
 
 def table_of(cls: type) -> dict[str, Kind]:
-    """The table of a class, those of its bases included."""
+    """The table of a class, including those of its bases."""
     kinds: dict[str, Kind] = {}
     for base in reversed(cls.__mro__):
         kinds |= vars(base).get("_table", {})
@@ -114,14 +114,14 @@ def table_of(cls: type) -> dict[str, Kind]:
 
 
 def check(owner: Any, *, effects: bool = True) -> None:
-    """Refuse a value that its parameter does not take and, if asked to, one without an effect."""
+    """Raise an error for invalid values and, with ``effects``, for parameters without an effect."""
     check_call(type(owner), table_of(type(owner)), partial(getattr, owner), effects)
 
 
 def check_call(
     made: Any, kinds: Mapping[str, Kind], get: Callable[[str], Any], effects: bool = True
 ) -> None:
-    """The same for what a class or function is called with."""
+    """Check the arguments of a call to a class or function."""
     known = [p for p in inspect.signature(made).parameters.values() if p.name in kinds]
     for parameter in known:
         kinds[parameter.name].check(parameter.name, get(parameter.name))
@@ -142,7 +142,7 @@ def differs(value: Any, parameter: inspect.Parameter) -> bool:
 
 
 class Checked:
-    """A dataclass that is checked when it is made."""
+    """A dataclass that is checked on construction."""
 
     def __post_init__(self) -> None:
         check(self)

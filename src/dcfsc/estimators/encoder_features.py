@@ -1,4 +1,4 @@
-"""A pretrained network's features of images: what photographs are clustered by."""
+"""Features of images from a pretrained network, for photographs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .base import DEVICE, Estimator
 from .persistence import Persistent
 from .scattering_features import images
 
-OPEN = "_opened"  # the network, with what it was opened as: a copy opens its own
-CHUNK = 256  # images whose features are kept together: what an interruption may cost
+OPEN = "_opened"  # the network, with its name and device; a copy of the estimator opens its own
+CHUNK = 256  # images cached together: an interruption loses at most so many
 
 
 @dataclass(eq=False, repr=False)

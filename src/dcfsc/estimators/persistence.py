@@ -30,7 +30,7 @@ from .earlier_models import renewed
 from .validation import check_n_clusters
 
 FORMAT = 2
-# Places on the disk of whoever fitted, and what only a training has, are neither saved nor read.
+# Paths on the machine that fitted, and parameters of training alone, are neither saved nor read.
 PLACES, OF_TRAINING = ("cache", "checkpoint", "weights"), ("callbacks", "terms", "checkpoint_every")
 NO_PLACE = (None, "auto")
 LARGEST_SIDE = 1 << 24  # of a sample, in pixels or features
@@ -41,10 +41,10 @@ _AFFINITIES = {
 
 
 class Persistent:
-    """``save`` and ``load`` for estimators that can say their state as tensors and JSON."""
+    """``save`` and ``load`` for estimators whose state is tensors and JSON."""
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors, and JSON values, that bring a fitted model back."""
+        """Tensors and JSON values that restore a fitted model."""
         raise NotImplementedError
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def is_model(path: Path) -> bool:
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors of a model file, or one line saying why it is none."""
+    """Read the header and the tensors of a model file."""
     if not Path(path).is_file():
         raise InputError(f"there is no model file {path}.")
     try:
@@ -145,7 +145,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.pop("sha256") != fingerprint(header, tensors):
-            raise ValueError("its content is not what was written")
+            raise ValueError("its checksum is wrong")
         if not isinstance(header["class"], str):
             raise ValueError("its class has no name")
     except InputError:
@@ -160,14 +160,14 @@ def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
 
 
 def name_features(model: Any, names: Sequence[str]) -> None:
-    """Give a fitted model the names of the columns it was fitted on, as if X had had them."""
+    """Set ``feature_names_in_`` of a fitted model, as if X had had column names."""
     if (len(names),) != tuple(model.sample_shape_) or not all(isinstance(n, str) for n in names):
         raise InputError("its feature names do not match its samples; fit and save it again.")
     model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
-    """A clustering's labels are those of its clusters, and its other numbers can be used."""
+    """Check that labels match the clusters and that all values are finite."""
     for name, value in tensors.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise InputError(f"{name} has NaN or infinity; fit and save it again.")
@@ -185,7 +185,7 @@ def check_labels(model: Any, tensors: dict[str, Tensor]) -> None:
 
 
 def check_network(values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """A network's description fits the samples, the latents, and the weights it would allocate."""
+    """Check that a network's spec fits the samples, latents and weights."""
     shapes = values["sample_shape"], values.get("working_shape", [1])
     if not all(type(s) is int and 0 < s <= LARGEST_SIDE for sides in shapes for s in sides):
         raise InputError("its samples have no shape; fit and save it again.")
@@ -230,7 +230,7 @@ def encode_parameter(name: str, value: Any) -> Any:
 
 
 def is_kept(name: str, value: Any) -> bool:
-    """Whether a parameter goes into a file, or comes from one; else it has its default."""
+    """Whether a parameter is saved and loaded; otherwise it has its default."""
     return name not in OF_TRAINING and (name not in PLACES or value in NO_PLACE)
 
 

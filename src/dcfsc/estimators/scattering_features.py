@@ -1,4 +1,4 @@
-"""Scattering coefficients as features: what images are clustered by where no network is trained."""
+"""Scattering coefficients of images as features, without any training."""
 
 from __future__ import annotations
 
@@ -150,15 +150,15 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         )
 
     def _expose(self) -> None:
-        """Set the attributes that users read from the model behind them."""
+        """Set the fitted attributes."""
         self.mean_ = self._model.mean.cpu().numpy()
         self.components_ = self._model.components.cpu().numpy()
         self.explained_variance_ = self._model.variances
         self._n_features_out = len(self.components_)
 
-    def _chunks(self, X: Any, what: str) -> Iterator[Tensor]:
+    def _chunks(self, X: Any, purpose: str) -> Iterator[Tensor]:
         rows = self.batch_size
-        with counting_bar(self.verbose, len(X), what) as bar:
+        with counting_bar(self.verbose, len(X), purpose) as bar:
             for start in range(0, len(X), rows):
                 chunk = np.array(X[start : start + rows])
                 check_finite(chunk, first=start)
@@ -190,8 +190,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
             raise InputError("its components do not match its samples; fit and save it again.")
 
 
-def images(X: Any, what: str = "scattering features") -> Any:
-    """X itself where it can be sliced as images (n, h, w) or (n, c, h, w) of real numbers."""
+def images(X: Any, features: str = "scattering features") -> Any:
+    """X, checked to hold images (n, h, w) or (n, c, h, w) of real numbers, which are read later."""
     X = unmasked(X)
     if isinstance(X, Tensor):
         X = as_numpy(X)
@@ -202,7 +202,8 @@ def images(X: Any, what: str = "scattering features") -> Any:
             raise InputError(reason(error)) from None
     if X.ndim not in (3, 4) or 0 in X.shape:
         raise InputError(
-            f"{what} are made from images (n, h, w) or (n, c, h, w); X has shape {tuple(X.shape)}."
+            f"{features} are made from images (n, h, w) or (n, c, h, w); "
+            f"X has shape {tuple(X.shape)}."
         )
     if X.dtype.kind not in "biuf":
         raise InputError(f"X holds values of type {X.dtype}, not real numbers.")

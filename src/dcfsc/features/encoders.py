@@ -1,4 +1,4 @@
-"""Pretrained networks as encoders: an image -> a vector that says what it shows.
+"""Pretrained networks as encoders of images: an image -> a feature vector.
 
 An encoder declares which images it takes (:class:`InputImages`) and maps a batch of them to
 features. Its identity is a digest of its weights and of that declaration: features are the same
@@ -23,7 +23,7 @@ from dcfsc.errors import InputError
 from dcfsc.io.working_size import share_taken
 
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
-LARGEST_SIDE = 1024  # of what an encoder takes
+LARGEST_SIDE = 1024  # of an encoder's input images
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class InputImages:
     """The images that an encoder takes.
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
-    ``keep_aspect`` loses its margins; ``crop`` is the share of the rest that is taken, from the
-    center, or more of it where the image is small. Pixels p in 0..255 become (p - mean) / std,
+    ``keep_aspect`` cropped; ``crop`` is the share of the remainder that is used, from the
+    center, or more of it if the image is small. Pixels p in 0..255 become (p - mean) / std,
     channel by channel.
     """
 
@@ -77,16 +77,16 @@ class Encoder(ABC):
     Attributes
     ----------
     title : str
-        What it is called where people read it.
+        The name that people read.
     images : InputImages
     identity : str
-        A digest of its weights and of what is done to images first.
+        A digest of its weights and of how images are prepared.
     device : torch.device
-        Where images are best brought first.
+        Where images should be before they are resized.
     precision : str
-        In which the network computes; features of another precision differ in their last digits.
+        The network's precision; features of another precision differ in their last digits.
     batch_size : int
-        How many images it takes at a time, unless asked otherwise.
+        Images per batch by default.
     """
 
     title: str
@@ -98,7 +98,7 @@ class Encoder(ABC):
 
     @cached_property
     def n_features(self) -> int:
-        """How many features an image has."""
+        """Number of features per image."""
         return self(torch.zeros(1, 3, *self.images.size)).shape[1]
 
     @abstractmethod
@@ -154,9 +154,9 @@ def state_bytes(module: torch.nn.Module) -> Iterable[bytes | memoryview]:
 
 
 def pooled(output: Any) -> Tensor:
-    """One vector (n, k) an image, of whatever a vision network returns.
+    """One vector per image, (n, k), from any output of a vision network.
 
-    Tokens (n, t, k) give their first, which stands for the image; maps (n, k, h, w) their mean.
+    Of tokens (n, t, k) it is the first, which stands for the image; of maps (n, k, h, w) the mean.
     """
     values = output if isinstance(output, Tensor) else torch.as_tensor(output)
     if values.ndim == 3:

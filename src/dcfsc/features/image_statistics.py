@@ -1,4 +1,4 @@
-"""Statistics that say how images vary: whether by light, and whether they are images at all."""
+"""Statistics of how images vary: by light or not, and whether adjacent pixels are alike."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LIGHT_GRID = 4  # fields a side of what counts as smooth
-# The share of the differences between neighbors that must be smooth for light to be what varies;
-# chosen with labels, on image sets. On the benchmark problems surfaces under lights have 0.52 or
-# more, turning objects 0.46 or more, clothes and letters 0.29 or less (at 7 x 7 pixels 0.38).
+LIGHT_GRID = 4  # cells per side of the grid of a smooth factor
+# The share of the differences between neighbors from which light is what varies; chosen with labels
+# on sets of images. On the benchmark problems it is at least 0.52 for surfaces under lights, at
+# least 0.46 for turning objects, and at most 0.29 for clothes and letters (0.38 at 7 x 7 pixels).
 SMOOTH = 1 / 3
 
 
@@ -17,8 +17,8 @@ def smooth_share(x: Tensor, neighbors: Tensor) -> float:
     """How much of the differences between images and their neighbors a smooth factor explains.
 
     The share of the energy of log(x / neighbor), its mean left out, that its means over a grid of
-    4 x 4 fields account for; 0 for what is no image or has negative values. x and neighbors are
-    (n, c, h, w) of at most 1.
+    4 x 4 cells account for; 0 for negative values and for samples that are not images. x and
+    neighbors are (n, c, h, w) of at most 1.
     """
     if x.ndim != 4 or min(float(x.min()), float(neighbors.min())) < 0:
         return 0.0

@@ -1,4 +1,4 @@
-"""Principal components of rows that are seen once, a chunk at a time."""
+"""Principal components of rows that arrive in chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 512  # columns of the covariance updated together
 class RunningCovariance:
     """Mean m and scatter sum_i (s_i - m)(s_i - m)' of rows s_i (d,), accumulated in float64.
 
-    Rows are shifted by the first chunk's mean: what is subtracted at the end is then small. Only
+    Rows are shifted by the first chunk's mean, so the correction at the end is small. Only
     the upper triangle is kept up to date. Memory d^2 float64, besides one chunk.
     """
 

@@ -95,8 +95,8 @@ class ScatteringComponents:
                 covariance.add(part)
             mean, components, self.variances = covariance.principal(k, center)
         self.mean, self.components = (
-            torch.from_numpy(found.astype(np.float32)).to(self.device)
-            for found in (mean, components)
+            torch.from_numpy(values.astype(np.float32)).to(self.device)
+            for values in (mean, components)
         )
 
     def transform(self, images: Tensor, unit_length: bool = True) -> Tensor:

@@ -43,9 +43,9 @@ def gaussian_spectrum(shape: tuple[int, int], J: int) -> np.ndarray:
 
 
 def at_resolution(spectra: np.ndarray, level: int) -> np.ndarray:
-    """Spectra (..., M, N) of filters for a signal of which one pixel in 2^level was kept.
+    """Spectra (..., M, N) of filters for a signal sampled at one pixel in 2^level.
 
-    What is beyond that signal's band is left out, and what is left falls on its frequencies.
+    Frequencies beyond that signal's band are dropped; the others are folded onto its own.
     """
     step = 2**level
     M, N = spectra.shape[-2:]
@@ -55,10 +55,10 @@ def at_resolution(spectra: np.ndarray, level: int) -> np.ndarray:
 
 
 def _band(n: int, level: int) -> np.ndarray:
-    kept = np.ones(n)
+    mask = np.ones(n)
     first = int(n / 2 ** (level + 1))
-    kept[first : first + int(n * (1 - 1 / 2**level))] = 0.0
-    return kept
+    mask[first : first + int(n * (1 - 1 / 2**level))] = 0.0
+    return mask
 
 
 def _morlet(
@@ -66,7 +66,7 @@ def _morlet(
 ) -> np.ndarray:
     x, y = _grid(shape)
     over = _envelope(shape, sigma, angle, slant)
-    # exp(i xi' u) on the grid is the product of what the two axes have of it
+    # exp(i xi' u) on the grid is a product over the two axes
     waves = np.exp(1j * xi * np.cos(angle) * x) * np.exp(1j * xi * np.sin(angle) * y)
     wave, envelope = (_periodic(f, shape) for f in (over * waves, over))
     return np.fft.fft2(wave - wave.sum() / envelope.sum() * envelope).real

@@ -1,4 +1,4 @@
-"""A folder of weights in the format of Hugging Face transformers, which may come from anybody.
+"""A folder of weights in the format of Hugging Face transformers, from untrusted sources.
 
 Two kinds of file are read, and only here: ``config.json``, as plain values, and ``*.safetensors``.
 So no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
@@ -26,7 +26,7 @@ UNUSED = {"auto_map", "_name_or_path", "name_or_path", "architectures", "transfo
 }
 ELSEWHERE = re.compile(r"backbone$|path|file|url|checkpoint$|repo|hub|kernel_config")
 COUNTS = re.compile(r"layer|depth|block|stage")
-LARGEST_COUNT, LARGEST_NUMBER = 256, 1 << 20  # or, where it is more, what the weights have
+LARGEST_COUNT, LARGEST_NUMBER = 256, 1 << 20  # or as many as the weights have, if that is more
 SPARE_WEIGHTS = 1 << 22  # that a network may have beside twice those in its file
 
 
@@ -40,7 +40,7 @@ def own_file(folder: Path, name: str) -> Path | None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file, without what is not used."""
+    """The object in a JSON file, without the entries that features do not need."""
     try:
         value = read_json_file(file)
         if isinstance(value, dict):
@@ -102,7 +102,7 @@ def _used(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """All numbers and words in it, with the names that they have."""
+    """All numbers and strings in a nested value, with their names."""
     if isinstance(value, dict):
         for key, item in _used(value).items():
             yield from _entries(item, str(key))

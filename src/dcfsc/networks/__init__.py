@@ -1,6 +1,6 @@
 """Auto-encoders, presets, published weights, encoders for views.
 
-A network knows nothing of how it is trained or what its latents are for.
+Networks do not depend on how they are trained or used.
 """
 
 from dcfsc.networks.autoencoders import (

@@ -18,7 +18,7 @@ from dcfsc.networks.specs import ACTIVATIONS, ConvSpec, MLPSpec
 
 
 class Autoencoder(nn.Module):
-    """What training needs of a network: ``encoder``, ``decoder``, ``latent_dim``, ``spec``."""
+    """The interface that training needs: ``encoder``, ``decoder``, ``latent_dim``, ``spec``."""
 
     encoder: nn.Module
     decoder: nn.Module

@@ -2,9 +2,8 @@
 
     f = encoder(x) (n, latent_dim),   p = projector(f) (n, projection),   l = clusters(f) (n, K)
 
-What is clustered afterwards are the features f, or what a head makes of them that is trained later.
-Only losses read p and l, and what a predictor, if there is one, makes of p: a guess at the
-projections of other views.
+The features f are clustered, or the output of a head that is trained on them later. Only losses
+read p and l, and the output of the optional predictor: an estimate of other views' projections.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ViewNetwork(nn.Module):
         return self.spec.latent_dim
 
     def features(self, x: Tensor) -> Tensor:
-        """What is clustered of x (n, *sample_shape): the features, by the head if there is one."""
+        """The features of x (n, *sample_shape) to cluster: the head's if there is one."""
         features = self.encoder(x)
         return features if self.head is None else self.head(features)
 
@@ -103,7 +102,7 @@ class ViewNetwork(nn.Module):
 class ResidualEncoder(nn.Module):
     """3 x 3 convolutions with shortcuts, mean pooling; x (n, c, h, w) -> (n, channels[-1]).
 
-    Every image is scaled to mean 0 and variance 1 first, so features know no brightness or gain.
+    Every image is first scaled to mean 0 and variance 1, so features ignore brightness and gain.
     """
 
     def __init__(self, spec: ResidualSpec) -> None:

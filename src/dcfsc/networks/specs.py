@@ -76,7 +76,7 @@ class ConvSpec(_Spec):
     batch_norm : batch norm (and no bias) after every layer but the encoder's and decoder's last.
     transposed : the network works on transposed images, as some published weights do. Images go
         in and come out upright all the same.
-    input_scale : what the pixels are multiplied by before the first layer; undone on the output.
+    input_scale : factor on the pixels before the first layer; undone on the output.
         1 for networks that take pixels 0..255 as they are.
     latent_relu, output_relu : whether ReLU also follows the last layer of the encoder, of the
         decoder. It follows every other layer (after the batch norm).
@@ -140,7 +140,7 @@ class MLPSpec(_Spec):
     hidden : units of the encoder's hidden layers; the decoder has them in reverse.
     latent_dim : number of latent features.
     activation : "relu", "tanh", "elu" or "gelu", after every hidden layer.
-    input_scale : what the features are multiplied by on the way in; undone on the output.
+    input_scale : factor on the features before the first layer; undone on the output.
     """
 
     kind: ClassVar[str] = "mlp"
@@ -211,10 +211,10 @@ class ResidualSpec(_Spec):
     @property
     def layer_sizes(self) -> list[int]:
         """The number of weights of the first layer of each stage and of the dense layers."""
-        first, *others = pairwise((self.input_shape[0], *self.channels))
+        first, *later = pairwise((self.input_shape[0], *self.channels))
         stages = [math.prod(first) * (2 * self.stem_stride + 1) ** 2]
         head = [2 * self.encoded * self.head, 2 * self.head**2] if self.head else []
-        return stages + [9 * a * b for a, b in others] + _dense_sizes(self) + head
+        return stages + [9 * a * b for a, b in later] + _dense_sizes(self) + head
 
 
 @dataclass(frozen=True)
