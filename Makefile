@@ -87,10 +87,10 @@ paper: $(VENV)/.dev
 
 # ONLY="peers.json" names some
 bench: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks cpu --only $(ONLY)
+	$(BIN)/python -m research bench cpu $(ONLY)
 
 bench-gpu: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks cuda --only $(ONLY)
+	$(BIN)/python -m research bench cuda $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

@@ -1,4 +1,4 @@
-"""The commands of research: ``python -m research reproduce orl``, ``python -m research datasets``.
+"""The commands of research, such as ``python -m research reproduce orl``.
 
 They run in a checkout, from its top folder.
 """
@@ -108,6 +108,27 @@ def datasets() -> None:
         rows.append((info.name, number, shape, classes, here, how or ""))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
     output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")
+
+
+@app.command(
+    cls=Command,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def bench(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, or cpu or cuda.")],
+) -> None:
+    """Run a benchmark, or with cpu or cuda all of that machine, as commands.toml has them.
+
+    ``bench NAME --help`` lists the options of one, among them ``--json FILE``; after cpu and cuda
+    stand the names of the files that are wanted, if not all.
+    """
+    from research.benchmarks import commands
+
+    if name in commands.MACHINES:
+        raise typer.Exit(commands.run_all(name, context.args))
+    commands.run_one(name, context.args)
 
 
 def _names(text: str | None) -> list[str] | None:

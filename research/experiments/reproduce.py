@@ -13,10 +13,9 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.journal import RESULTS, filling, held
-from dcfsc.machine import machine, resolve_device
+from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
-from research.files import write_json
-from research.machine import versions
+from research.record import record_of, write_json
 
 from . import catalog, figures, tables
 from .cells import Cell, CellStore, Record
@@ -132,31 +131,25 @@ def reproduce(
             report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {said}")
         summary.seconds = time.perf_counter() - start
         store.tidy()
-        write_run(store, summary, missing, jobs, machine(session.device))
+        write_run(store, summary, missing, jobs)
     summary.files = render(name, out, report=report)
     report(str(summary))
     return summary
 
 
-def write_run(
-    store: CellStore, summary: Summary, cells: list[Cell], jobs: int, where: Record
-) -> None:
+def write_run(store: CellStore, summary: Summary, cells: list[Cell], jobs: int) -> None:
     """Leave what a run did, and how long it took from its start to its last cell."""
+    figures = {
+        "cells": Counter(cell.method for cell in cells),
+        "computed": summary.computed,
+        "copied": summary.copied,
+        "failed": len(summary.failed),
+        "jobs": jobs,
+        "seconds": round(summary.seconds, 1),
+    }
     done = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    write_json(
-        store.folder / "runs" / f"{done}-{os.getpid()}.json",
-        {
-            "experiment": summary.experiment,
-            "cells": Counter(cell.method for cell in cells),
-            "computed": summary.computed,
-            "copied": summary.copied,
-            "failed": len(summary.failed),
-            "jobs": jobs,
-            "seconds": round(summary.seconds, 1),
-            "versions": versions(),
-            "machine": where,
-        },
-    )
+    path = store.folder / "runs" / f"{done}-{os.getpid()}.json"
+    write_json(path, record_of(summary.experiment, figures))
 
 
 def deal(cells: list[Cell], shard: tuple[int, int]) -> list[Cell]:
