@@ -97,15 +97,15 @@ def datasets() -> None:
     from research.data import data_root, describe
 
     rows = []
-    for info in describe():
-        shape = "any" if info.shape is None else " x ".join(map(str, info.shape))
-        here = "yes" if info.present else "no"
-        how = info.location if info.present else "downloaded when first used"
-        if not info.present and not info.downloadable:
-            how = f"put {' or '.join(info.files)} under the data root"
-        number = "any" if info.n is None else f"{info.n:,}"
-        classes = "any" if info.classes is None else str(info.classes)
-        rows.append((info.name, number, shape, classes, here, how or ""))
+    for entry in describe():
+        shape = "any" if entry.shape is None else " x ".join(map(str, entry.shape))
+        where = entry.location or "downloaded when first used"
+        if entry.location is None and not entry.downloads:
+            where = f"put {' or '.join(entry.files)} under the data root"
+        number = "any" if entry.n is None else f"{entry.n:,}"
+        classes = "any" if entry.classes is None else str(entry.classes)
+        here = "no" if entry.location is None else "yes"
+        rows.append((entry.name, number, shape, classes, here, where))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
     output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,16 +10,7 @@ from dcfsc.io import Dataset
 
 from . import originals
 from .motions import HOPKINS155
-from .registry import (
-    DatasetInfo,
-    Download,
-    Entry,
-    Form,
-    data_root,
-    file_named,
-    idx_pairs,
-    tree_of,
-)
+from .registry import Download, Entry, Form, file_named, idx_pairs, tree_of
 
 
 def _file(read: Callable[[Path], Dataset], *names: str) -> Form:
@@ -32,7 +22,6 @@ def _npz(name: str, file: str) -> Form:
     return _file(partial(originals.read_npz, name), file)
 
 
-_att_tree = partial(originals.read_att_tree, "orl", shape=(32, 32))
 ORL = Entry(
     name="orl",
     n=400,
@@ -42,12 +31,10 @@ ORL = Entry(
     "is the cropped version of the subspace clustering benchmarks",
     licence="credit AT&T Laboratories Cambridge; Samaria and Harter, Parameterisation of a "
     "stochastic model for human face identification, 1994",
-    folders=("orl", "att_faces", "orl_faces"),
+    folders=("orl",),
     forms=(
         _npz("orl", "orl_32x32.npz"),
         _file(partial(originals.read_cai_mat, "orl", shape=(32, 32)), "ORL_32x32.mat"),
-        Form("att_faces/s1/1.pgm ...", tree_of(originals.ATT), _att_tree),
-        _file(_att_tree, "att_faces.zip", "orl_faces.zip"),
     ),
 )
 
@@ -189,36 +176,30 @@ CIFAR10 = Entry(
 ENTRIES = {
     entry.name: entry for entry in (ORL, EYALEB, COIL100, MNIST, FASHION, CIFAR10, HOPKINS155)
 }
+DIGITS = Entry(
+    name="digits",
+    n=1797,
+    shape=(8, 8),
+    classes=10,
+    source="scikit-learn, from the UCI repository",
+    licence="CC BY 4.0; Alpaydin and Kaynak, Optical recognition of handwritten digits, 1998",
+    built_in="embedded",
+)
+SYNTHETIC = Entry(
+    name="synthetic",
+    n=None,
+    shape=None,
+    classes=None,
+    source="generated: a union of random subspaces",
+    licence="none needed",
+    built_in="generated",
+)
+
+
+def describe() -> list[Entry]:
+    """Every dataset that ``load`` knows by name."""
+    return [DIGITS, *ENTRIES.values(), SYNTHETIC]
 
 
 def names() -> list[str]:
-    """The names that ``load`` knows."""
-    return ["digits", *ENTRIES, "synthetic"]
-
-
-def describe() -> list[DatasetInfo]:
-    """What each named dataset is, where it comes from, and whether it is in the data root."""
-    root = data_root()
-    digits = DatasetInfo(
-        name="digits",
-        n=1797,
-        shape=(8, 8),
-        classes=10,
-        source="scikit-learn, from the UCI repository",
-        licence="CC BY 4.0; Alpaydin and Kaynak, Optical recognition of handwritten digits, 1998",
-        files=(),
-        present=True,
-        location="embedded",
-        downloadable=False,
-    )
-    made = replace(
-        digits,
-        name="synthetic",
-        n=None,
-        shape=None,
-        classes=None,
-        source="generated: a union of random subspaces",
-        licence="none needed",
-        location="generated",
-    )
-    return [digits, *(entry.describe(root) for entry in ENTRIES.values()), made]
+    return [entry.name for entry in describe()]

@@ -7,9 +7,13 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dcfsc.errors import InputError
 from dcfsc.files import atomic_path
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT_SECONDS = 30
 CHUNK_BYTES = 1 << 16
@@ -70,24 +74,23 @@ def _download(url: str, part: Path) -> None:
     )
     try:
         download(url, str(part), None)
-    except requests.HTTPError as error:
-        status = error.response.status_code if error.response is not None else "an error"
-        raise InputError(f"cannot download {url}: the server answered {status}.") from None
-    except requests.exceptions.ChunkedEncodingError:
-        raise InputError(
-            f"the connection was cut while downloading {url}; nothing was kept, try again."
-        ) from None
-    except requests.Timeout:
-        raise InputError(
-            f"cannot download {url}: no answer within {TIMEOUT_SECONDS} s; try again later."
-        ) from None
-    except requests.ConnectionError:
-        raise InputError(
-            f"cannot download {url}: the server cannot be reached or stopped "
-            "answering; check the network."
-        ) from None
     except requests.RequestException as error:
-        raise InputError(f"cannot download {url}: {type(error).__name__}.") from None
+        raise InputError(f"cannot download {url}: {_reason(error)}.") from None
+
+
+def _reason(error: requests.RequestException) -> str:
+    """What went wrong on the network."""
+    import requests
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"the server answered {error.response.status_code}"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection was cut; nothing was kept, try again"
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {TIMEOUT_SECONDS} s; try again later"
+    if isinstance(error, requests.ConnectionError):
+        return "the server cannot be reached or stopped answering; check the network"
+    return type(error).__name__
 
 
 def _algorithm(checksum: str) -> str:

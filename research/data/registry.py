@@ -46,22 +46,6 @@ def weights_path(name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class DatasetInfo:
-    """One line of ``research datasets``: what a registered dataset is, and whether it is here."""
-
-    name: str
-    n: int | None
-    shape: tuple[int, ...] | None
-    classes: int | None
-    source: str
-    licence: str
-    files: tuple[str, ...]
-    present: bool
-    location: str | None
-    downloadable: bool
-
-
-@dataclass(frozen=True)
 class Download:
     """One file on the dataset's own site, with its checksum."""
 
@@ -81,7 +65,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset kept in files."""
+    """A dataset known by name; ``built_in`` says where it is if it is in no file."""
 
     name: str
     n: int | None
@@ -89,39 +73,50 @@ class Entry:
     classes: int | None
     source: str
     licence: str
-    folders: tuple[str, ...]
-    forms: tuple[Form, ...]
+    folders: tuple[str, ...] = ()
+    forms: tuple[Form, ...] = ()
     downloads: tuple[Download, ...] = ()
     notes: Callable[[Dataset], str] = lambda data: data.notes
+    built_in: str | None = None
 
-    def locate(self, root: Path) -> tuple[Form, Any] | None:
-        """The first form that is present in the data root, and where."""
-        places = candidate_folders(root, self.folders)
-        for form in self.forms:
-            found = form.find(places)
-            if found is not None:
-                return form, found
-        return None
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(form.files for form in self.forms)
+
+    @property
+    def location(self) -> str | None:
+        """Where the data root has it; None if it is not there."""
+        found = self._locate()
+        if found is None:
+            return self.built_in
+        place = found[1]
+        return str(place if isinstance(place, Path) else place[0][0])
 
     def load(self, download: bool = True) -> Dataset:
-        root = data_root()
-        found = self.locate(root)
-        if found is None and download and self.downloads:
-            self._download(root)
-            found = self.locate(root)
-        form, place = found or self.find()
+        if download and self._locate() is None:
+            self._download()
+        form, place = self.find()
         data = form.read(place)
         return replace(data, notes=self.notes(data))
 
     def find(self) -> tuple[Form, Any]:
         """The form that is present, and where; an error that says what to do if there is none."""
-        root = data_root()
-        found = self.locate(root)
+        found = self._locate()
         if found is None:
-            raise InputError(f"{self.name} is not in {root}: {self._remedy()}")
+            raise InputError(f"{self.name} is not in {data_root()}: {self._remedy()}")
         return found
 
-    def _download(self, root: Path) -> None:
+    def _locate(self) -> tuple[Form, Any] | None:
+        """The first form that is present in the data root, and where."""
+        places = candidate_folders(data_root(), self.folders)
+        for form in self.forms:
+            place = form.find(places)
+            if place is not None:
+                return form, place
+        return None
+
+    def _download(self) -> None:
+        root = data_root()
         try:
             for file in self.downloads:
                 fetch(file.url, file.checksum, root / self.name / file.file)
@@ -134,26 +129,6 @@ class Entry:
         return (
             f"put one of {', '.join(self.files)} there (from {self.source}), or point DCFSC_DATA "
             "at the folder that holds it."
-        )
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(form.files for form in self.forms)
-
-    def describe(self, root: Path) -> DatasetInfo:
-        found = self.locate(root)
-        place = found and (found[1] if isinstance(found[1], Path) else found[1][0][0])
-        return DatasetInfo(
-            name=self.name,
-            n=self.n,
-            shape=self.shape,
-            classes=self.classes,
-            source=self.source,
-            licence=self.licence,
-            files=self.files,
-            present=found is not None,
-            location=str(place) if place else None,
-            downloadable=bool(self.downloads),
         )
 
 
