@@ -62,18 +62,12 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Number of processes; they share the GPU.")
     ] = 1,
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Compute only part I of N, counted from 0.")
-    ] = "0/1",
     quiet: QuietOption = False,
 ) -> None:
     """Compute a table or figure of the paper. A second call computes only what is missing."""
     from dcfsc.files import write_errors
     from research import experiments
 
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard.strip())
-    if match is None:
-        raise InputError(f"--shard takes I/N, as in 0/4; got {shard[:40]!r}.")
     with write_errors(out):
         experiments.reproduce(
             experiment,
@@ -85,7 +79,6 @@ def reproduce(
             device=device,
             dry_run=dry_run,
             force=force,
-            shard=(int(match[1]), int(match[2])),
             jobs=jobs,
             report=(lambda line: None) if quiet else output.say,
         )

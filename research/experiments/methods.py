@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from dcfsc import estimators
-from dcfsc.errors import unknown_name
 from dcfsc.self_expression import squared_singular_values
 
 from .cells import Problem
@@ -286,9 +285,3 @@ METHODS: dict[str, Method] = {
         _reference("start-untrained", "the untrained latents", untrained_latents, seed_free=False),
     )
 }
-
-
-def get_method(name: str) -> Method:
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    return METHODS[name]

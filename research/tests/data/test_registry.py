@@ -159,7 +159,7 @@ def test_download_can_be_forbidden(root, small_mnist):
 
 def test_failed_download_says_what_to_put_where(root, small_mnist):
     small_mnist.cut.add("t10k-images-idx3-ubyte.gz")
-    with pytest.raises(InputError, match=r"connection was cut.*mnist_28x28\.npz") as error:
+    with pytest.raises(InputError, match=r"cut on the way.*mnist_28x28\.npz") as error:
         load("mnist")
     assert "\n" not in str(error.value)
     small_mnist.cut.clear()
