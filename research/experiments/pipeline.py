@@ -30,7 +30,7 @@ from research import data as datasets
 from research.machine import PeakMemory, versions
 
 from .cells import Cell, CellStore, Problem, Record, one_line
-from .methods import Method
+from .methods import METHODS, Method
 from .protocols import PROTOCOLS, Task
 
 PLAIN_AFFINITY = "symmetric"
