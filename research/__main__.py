@@ -91,14 +91,14 @@ def datasets() -> None:
 
     rows = []
     for entry in describe():
-        shape = "any" if entry.shape is None else " x ".join(map(str, entry.shape))
-        where = entry.location or "downloaded when first used"
-        if entry.location is None and not entry.downloads:
+        facts, location = entry.facts, entry.location
+        where = location or "downloaded when first used"
+        if location is None and not entry.downloads:
             where = f"put {' or '.join(entry.files)} under the data root"
-        number = "any" if entry.n is None else f"{entry.n:,}"
-        classes = "any" if entry.classes is None else str(entry.classes)
-        here = "no" if entry.location is None else "yes"
-        rows.append((entry.name, number, shape, classes, here, where))
+        number = f"{facts['n']:,}" if "n" in facts else "any"
+        shape = " x ".join(map(str, facts["shape"])) if "shape" in facts else "any"
+        here = "no" if location is None else "yes"
+        rows.append((entry.name, number, shape, str(facts.get("classes", "any")), here, where))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
     output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")
 

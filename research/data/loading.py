@@ -12,7 +12,7 @@ from dcfsc.io import Dataset
 from dcfsc.io.images import Reading, check_size, resize
 
 from .catalog import ENTRIES, names
-from .motions import HOPKINS155, load_sequence
+from .motions import NAME, load_sequence
 
 
 def load(
@@ -38,7 +38,7 @@ def load(
     """
     name = str(spec)
     family, _, sequence = name.partition("/")
-    if name not in ENTRIES and not (family == HOPKINS155.name and sequence):
+    if name not in ENTRIES and not (family == NAME and sequence):
         if name not in names() and not Path(spec).expanduser().exists():
             raise unknown_name("dataset", name, names())
         return io.load(spec, size=size, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,9 @@ from dcfsc.io.streamed import cache_folder
 from . import originals
 from .download import fetch
 
+SETS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("sets.toml").read_text(encoding="utf-8")
+)
 WEIGHTS = ("dsc_orl", "dsc_eyaleb", "dsc_coil100")
 
 
@@ -46,15 +50,6 @@ def weights_path(name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Download:
-    """One file on the dataset's own site, with its checksum."""
-
-    url: str
-    checksum: str
-    file: str
-
-
-@dataclass(frozen=True)
 class Form:
     """One form in which a dataset is distributed: how to find it and how to read it."""
 
@@ -65,19 +60,21 @@ class Form:
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset known by name; ``built_in`` says where it is if it is in no file."""
+    """A dataset of sets.toml, and the forms in which it may be in the data root."""
 
     name: str
-    n: int | None
-    shape: tuple[int, ...] | None
-    classes: int | None
-    source: str
-    licence: str
-    folders: tuple[str, ...] = ()
     forms: tuple[Form, ...] = ()
-    downloads: tuple[Download, ...] = ()
     notes: Callable[[Dataset], str] = lambda data: data.notes
-    built_in: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What sets.toml says of it."""
+        return SETS[self.name]
+
+    @property
+    def downloads(self) -> dict[str, str]:
+        """The SHA-256 of each file that is downloaded from the dataset's own site."""
+        return self.facts.get("sha256", {})
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -88,7 +85,7 @@ class Entry:
         """Where the data root has it; None if it is not there."""
         found = self._locate()
         if found is None:
-            return self.built_in
+            return self.facts.get("built_in")
         place = found[1]
         return str(place if isinstance(place, Path) else place[0][0])
 
@@ -108,7 +105,7 @@ class Entry:
 
     def _locate(self) -> tuple[Form, Any] | None:
         """The first form that is present in the data root, and where."""
-        places = candidate_folders(data_root(), self.folders)
+        places = candidate_folders(data_root(), self.facts["folders"]) if self.forms else []
         for form in self.forms:
             place = form.find(places)
             if place is not None:
@@ -118,8 +115,8 @@ class Entry:
     def _download(self) -> None:
         root = data_root()
         try:
-            for file in self.downloads:
-                fetch(file.url, file.checksum, root / self.name / file.file)
+            for file, checksum in self.downloads.items():
+                fetch(f"{self.facts['site']}{file}", checksum, root / self.name / file)
         except InputError as error:
             raise InputError(
                 f"{self.name} is not in {root}, and {error} Otherwise {self._remedy()}"
@@ -127,8 +124,8 @@ class Entry:
 
     def _remedy(self) -> str:
         return (
-            f"put one of {', '.join(self.files)} there (from {self.source}), or point DCFSC_DATA "
-            "at the folder that holds it."
+            f"put one of {', '.join(self.files)} there (from {self.facts['source']}), or point "
+            "DCFSC_DATA at the folder that holds it."
         )
 
 
