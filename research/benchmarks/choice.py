@@ -26,7 +26,7 @@ from research.data import weights_path
 from . import samples
 from .generated_problems import Samples
 from .measure import Figures, Rows, benchmark, timed
-from .problems import PROBLEMS, family, part
+from .problems import PROBLEMS, SOURCES, family, part
 from .quality import representations
 
 PEERS = ("k-means", "neighbors", "two-k")
@@ -61,7 +61,7 @@ def problems(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", seed
             took, first = timed(partial(cluster, 0))
             labels = [first, *(cluster(seed) for seed in range(1, seeds))]
             row[peer] = scores(y, labels) | {"seconds": took}
-        rows[name] = row | {"source": PROBLEMS[name].source}
+        rows[name] = row | {"source": SOURCES[name]}
         yield name, rows[name]
     if set(only) == set(PROBLEMS):
         yield "summary", compared_with_peers(list(rows.values()))
@@ -70,7 +70,7 @@ def problems(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", seed
 def loaded(names: Sequence[str]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     for name in names:
         try:
-            yield name, *PROBLEMS[name].load()
+            yield name, *PROBLEMS[name]()
         except InputError as error:
             print(f"{name} is left out: {error}")
 
@@ -140,7 +140,7 @@ def variants(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", draw
         X, y = part(X, y, MOST_SAMPLES)
         rows[name] = [measure_choice(*variant(X, y, seed), device) for seed in range(draws)]
         by_draw = {str(draw): row for draw, row in enumerate(rows[name])}
-        yield name, by_draw | {"source": PROBLEMS[name].source}
+        yield name, by_draw | {"source": SOURCES[name]}
     if set(only) == set(PROBLEMS):
         yield "summary", summary_of_choices(rows)
 

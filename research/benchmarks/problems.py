@@ -25,7 +25,6 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import uniform_filter
@@ -36,14 +35,6 @@ from .generated_problems import Samples, glyphs, lambertian, motions, spread, tu
 
 FOLDER = "DCFSC_PROBLEMS"
 SUBSET = 0  # seed of every random part of a set
-
-
-class Problem(NamedTuple):
-    """A set of labeled samples: its name, how to load it, and where it comes from."""
-
-    name: str
-    load: Callable[[], Samples]
-    source: str
 
 
 def downloaded(pattern: str) -> Path:
@@ -192,7 +183,7 @@ KEEL = (
 KEEL_RAW = ("satimage", "texture", "movement_libras")
 SERIES = ("OSULeaf", "ArrowHead", "GunPoint", "ACSF1")
 GEOMETRIC = tuple(int(n) for n in np.geomspace(20, 400, 10))
-LOADERS: dict[str, Callable[[], Samples]] = {
+PROBLEMS: dict[str, Callable[[], Samples]] = {
     "fashion-raw": fashion,
     "fashion-4": partial(fashion, (0, 1, 8, 9)),
     "fashion-scattering": fashion_scattering,
@@ -218,8 +209,7 @@ LOADERS: dict[str, Callable[[], Samples]] = {
 }
 # To 14, 7, 14, 8 and 8 pixels a side.
 SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
-LOADERS |= {f"{of}-small": partial(shrunk, LOADERS[of], times) for of, times in SHRUNK.items()}
-PROBLEMS = {name: Problem(name, load, SOURCES[name]) for name, load in LOADERS.items()}
+PROBLEMS |= {f"{of}-small": partial(shrunk, PROBLEMS[of], times) for of, times in SHRUNK.items()}
 
 
 def family(name: str) -> str:
