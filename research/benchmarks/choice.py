@@ -227,7 +227,7 @@ def suggest_k() -> Figures:
     which nothing is here.
     """
     warnings.simplefilter("ignore")
-    deep = {"method": "dcfsc", "weights": weights_path("dsc_eyaleb")}
+    deep: Figures = {"method": "dcfsc", "weights": weights_path("dsc_eyaleb")}
     rows = {name: [suggested(*p) for p in classes_of(name, DRAWN[name])] for name in DRAWN}
     rows["eyaleb"] = [suggested(*p) for p in people(WINDOWS)]
     rows["synthetic"] = [suggested(*p) for p in unions()]

@@ -34,27 +34,20 @@ DISTINCT = 40
 
 
 @benchmark
-def photos(
-    device: str = "cpu",
-    only: tuple[str, ...] = ("photographs", "sizes", "large"),
-    large: tuple[int, ...] = (40, 5000),
-) -> Rows:
+def photos(device: str = "cpu") -> Rows:
     """Folders of photographs, as a user has them: error, seconds, memory and what a model takes."""
     source = data_root() / "photos"
     with tempfile.TemporaryDirectory() as place:
-        if "photographs" in only:
-            yield "photographs", photographs(source, device)
-        if "sizes" in only:
-            folder = Path(place, "tinted")
-            tinted(folder)
-            asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
-            yield "sizes", {size: fitted(folder, 10, device, *w) for size, w in asked.items()}
-        if "large" in only:
-            row = {}
-            for n in large:
-                many_large(source, Path(place, str(n)), n)
-                row[str(n)] = fitted(Path(place, str(n)), 10, device)
-            yield "large", row
+        yield "photographs", photographs(source, device)
+        folder = Path(place, "tinted")
+        tinted(folder)
+        asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
+        yield "sizes", {size: fitted(folder, 10, device, *words) for size, words in asked.items()}
+        row = {}
+        for n in (40, 5000):
+            many_large(source, Path(place, str(n)), n)
+            row[str(n)] = fitted(Path(place, str(n)), 10, device)
+        yield "large", row
 
 
 def fitted(folder: Path, K: int, device: str, *options: str) -> Figures:

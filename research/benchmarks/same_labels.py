@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def write_samples(file: str) -> None:
     from dcfsc.io import synthetic
     from research.benchmarks.samples import SETS
 
-    arrays = {name: SETS[name]()[0] for name in ("digits", "orl", "eyaleb-10")}
+    arrays: Any = {name: SETS[name]()[0] for name in ("digits", "orl", "eyaleb-10")}
     for name, k in UNIONS.items():
         n = int(name.split()[1])
         arrays[name] = synthetic(n_samples=n, n_clusters=k, random_state=1).X
@@ -63,7 +64,8 @@ def main() -> None:
     from sklearn.metrics import adjusted_rand_score
 
     if sys.argv[1] == "--write":
-        np.savez(sys.argv[3], **dict(partitions(dict(np.load(sys.argv[2])))))
+        labels: Any = dict(partitions(dict(np.load(sys.argv[2]))))
+        np.savez(sys.argv[3], **labels)
         return
     with tempfile.TemporaryDirectory() as folder:
         write_samples(f"{folder}/samples.npz")

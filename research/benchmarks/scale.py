@@ -37,7 +37,7 @@ from .generated_problems import Samples
 from .measure import Figures, benchmark, gpu_peak, growing, timed
 
 K, M, D = 20, 6, 64
-SEARCHES = ("topk", "topk_cosine", "approximate_topk")
+SEARCHES = ("topk", "topk_cosine")
 LAST_STAGES = ("search", "affinity", "embedding", "assignment")
 # From where on fixed costs no longer lead.
 FIRST_FITTED = {
@@ -64,7 +64,6 @@ def cluster_in_stages(
     subspace_dim: float | None,
     device: str,
     seed: int = 0,
-    search: str = "exact",
 ) -> tuple[np.ndarray, Figures]:
     """Labels, and figures by stage, of ClosedFormSubspaceClustering with ``assign="kmeans"``."""
     stages = Stages()
@@ -77,8 +76,7 @@ def cluster_in_stages(
     searches: list[int] = []
     for name in SEARCHES:
         _time_a_search(operator, name, stages, searches)
-    make = TopK(search=search)  # type: ignore[arg-type]
-    A = stages("affinity", lambda: make(operator, n_clusters))
+    A = stages("affinity", lambda: TopK()(operator, n_clusters))
     stages["affinity"] -= stages.get("search", 0.0)
     place = spectral.place_for(A, operator.device)
     where: Any = {"random_state": np.random.RandomState(seed), "device": place}
@@ -89,7 +87,6 @@ def cluster_in_stages(
         "stages": dict(stages),
         "representation": seen.name,
         "searches": searches,
-        "recall": operator.recall,
         "edges": int(A.nnz),
         "solver": embedding.solver,
         "residual": embedding.residual,
@@ -128,26 +125,23 @@ def scale(
     device: str = "cpu",
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000),
     noise: float = 0.1,
-    search: str = "exact",
 ) -> list[Figures]:
     """ClosedFormSubspaceClustering without N x N: seconds by stage, error, peak memory.
 
-    ``--search approximate`` is faster and misses some neighbors. Memory of the imports is shown
-    apart.
+    Memory of the imports is shown apart.
     """
-    return [alone(scale_at, n, device, noise, search) for n in sizes]
+    return [alone(scale_at, n, device, noise) for n in sizes]
 
 
-def scale_at(n: int, device: str, noise: float, search: str) -> Figures:
+def scale_at(n: int, device: str, noise: float) -> Figures:
     imports = peak_resident()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     warm = warm_up(device)
     X, y = subspaces(n, noise)
-    labels, figures = cluster_in_stages(X, K, M, device, search=search)
+    labels, figures = cluster_in_stages(X, K, M, device)
     return {
         "N": n,
         "noise": noise,
-        "search": search,
         **figures,
         "error_percent": clustering_error(y, labels),
         "warm_up_seconds": warm,

@@ -135,29 +135,26 @@ LOSS_TOLERANCE = 1e-5
 
 
 @benchmark
-def step(
-    repeats: int = 5, networks: tuple[str, ...] = tuple(NETWORKS), autoencoder: bool = False
-) -> list[Figures]:
+def step(repeats: int = 5, networks: tuple[str, ...] = tuple(NETWORKS)) -> list[Figures]:
     """A whole training step of DCFSC on a CPU: ours against the straightforward implementation.
 
-    Encode, solve, express, decode, backward, Adam; with ``--autoencoder`` nothing is solved, as in
-    pretraining. The peer is written as the paper prints it: nn.Conv2d and nn.ConvTranspose2d with
-    explicit SAME padding, the N x N inverse in float32; it runs with PyTorch's default back end and
-    without oneDNN, which is faster for some sizes, and the ratio is taken to the faster of the two.
-    All start from the same weights, and the losses must agree to 1e-5. Inputs are random images in
-    pixels.
+    Encode, solve, express, decode, backward, Adam. The peer is written as the paper prints it:
+    nn.Conv2d and nn.ConvTranspose2d with explicit SAME padding, the N x N inverse in float32; it
+    runs with PyTorch's default back end and without oneDNN, which is faster for some sizes, and the
+    ratio is taken to the faster of the two. All start from the same weights, and the losses must
+    agree to 1e-5. Inputs are random images in pixels.
     """
-    return [step_of(name, NETWORKS[name], repeats, not autoencoder) for name in networks]
+    return [step_of(name, NETWORKS[name], repeats) for name in networks]
 
 
-def step_of(name: str, n: int, repeats: int, solved: bool) -> Figures:
+def step_of(name: str, n: int, repeats: int) -> Figures:
     generator = torch.Generator().manual_seed(0)
     X = 255 * torch.rand(n, *preset_spec(name).input_shape, generator=generator)
     net, default, other = preset(name), Plain(preset(name)), Plain(preset(name))
     steps = {
-        "ours": stepper(net, lambda: our_loss(net, X, solved)),
-        "plain": stepper(default, lambda: default.loss(X, solved)),
-        "plain, no oneDNN": stepper(other, lambda: other.loss(X, solved), onednn=False),
+        "ours": stepper(net, lambda: our_loss(net, X)),
+        "plain": stepper(default, lambda: default.loss(X)),
+        "plain, no oneDNN": stepper(other, lambda: other.loss(X), onednn=False),
     }
     first, *others = (take() for take in steps.values())
     gap = max(abs(first / loss - 1) for loss in others)
@@ -200,19 +197,15 @@ class Plain(nn.Module):
             x = F.relu(layer(x)[:, :, g.rows[0] :, g.columns[0] :][:, :, : g.height, : g.width])
         return (x.transpose(2, 3) if self.spec.transposed else x) / self.spec.input_scale
 
-    def loss(self, X: Tensor, solved: bool) -> Tensor:
+    def loss(self, X: Tensor) -> Tensor:
         maps = self.encode(X)
-        if solved:
-            Z = maps.flatten(1)
-            with torch.no_grad():
-                B = compute_b(compute_p(Z, LAM))
-            maps = (B @ Z).view(maps.shape)
-        return (self.decode(maps) - X).square().sum()
+        Z = maps.flatten(1)
+        with torch.no_grad():
+            B = compute_b(compute_p(Z, LAM))
+        return (self.decode((B @ Z).view(maps.shape)) - X).square().sum()
 
 
-def our_loss(net: ConvAutoencoder, X: Tensor, solved: bool) -> Tensor:
-    if not solved:
-        return (net(X) - X).square().sum()
+def our_loss(net: ConvAutoencoder, X: Tensor) -> Tensor:
     return reconstruction_error(forward(net, X, Absolute(LAM))[0])
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dcfsc import io
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.io import Dataset
-from dcfsc.io.images import Reading, check_size, resize
 
 from .catalog import ENTRIES, names
 from .motions import NAME, load_sequence
@@ -18,7 +16,6 @@ from .motions import NAME, load_sequence
 def load(
     spec: str | Path,
     *,
-    size: tuple[int, int] | None = None,
     download: bool = True,
     **options: Any,
 ) -> Dataset:
@@ -29,8 +26,6 @@ def load(
     spec : str or Path
         One of ``names()``, a sequence of Hopkins-155 as in "hopkins155/cars1", or a path. A name
         goes before a file of that name: write ./orl for a folder orl.
-    size : (height, width), optional
-        Bring images to this size (bicubic).
     download : bool
         False to stay off the network.
     **options
@@ -41,15 +36,11 @@ def load(
     if name not in ENTRIES and not (family == NAME and sequence):
         if name not in names() and not Path(spec).expanduser().exists():
             raise unknown_name("dataset", name, names())
-        return io.load(spec, size=size, **options)
+        return io.load(spec, **options)
     for option in options:
-        raise InputError(f"{name}: unknown option {option!r}; it takes size and download.")
-    size = check_size(size)
+        raise InputError(f"{name}: unknown option {option!r}; it takes download.")
     try:
-        data = ENTRIES[name].load(download) if name in ENTRIES else load_sequence(sequence)
+        return ENTRIES[name].load(download) if name in ENTRIES else load_sequence(sequence)
     except OSError as error:
         where = error.filename or name
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
-    if size is None:
-        return data
-    return replace(data, X=resize(data.X, size, name), reading=Reading(size))

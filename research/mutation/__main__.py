@@ -267,8 +267,6 @@ def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator
 def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     paths = TESTS.get(folder, [f"tests/{folder}"])
     mutants = everything = mutants_of(folder)
-    if options.only:
-        mutants = [m for m in mutants if m.file.endswith(tuple(options.only))]
     if options.sample and options.sample < len(mutants):
         chosen = random.Random(options.seed).sample(range(len(mutants)), options.sample)
         mutants = [mutants[i] for i in sorted(chosen)]
@@ -302,7 +300,6 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", help="folders below src/dcfsc")
-    parser.add_argument("--only", nargs="*", help="files of them, by the ends of their names")
     parser.add_argument("--sample", type=int, help="so many mutants of a folder, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")

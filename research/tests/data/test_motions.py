@@ -61,5 +61,5 @@ def test_what_cannot_be_loaded_is_one_line(root, trajectories):
         with pytest.raises(InputError, match=said) as raised:
             load(spec)
         assert "\n" not in str(raised.value)
-    with pytest.raises(InputError, match="unknown option 'labels'; it takes size and download"):
+    with pytest.raises(InputError, match="unknown option 'labels'; it takes download"):
         load("hopkins155/cars1", labels="s")

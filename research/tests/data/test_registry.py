@@ -102,7 +102,7 @@ def test_sets_without_a_known_checksum_are_not_downloaded(root, name, monkeypatc
 
 
 def test_options(root):
-    with pytest.raises(InputError, match="unknown option 'key'; it takes size and download"):
+    with pytest.raises(InputError, match="unknown option 'key'; it takes download"):
         load("orl", key="a")
     with pytest.raises(InputError, match=r"unknown dataset 'orll'.*'orl'.*eyaleb"):
         load("orll")
