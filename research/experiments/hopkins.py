@@ -24,7 +24,7 @@ from research.machine import versions
 from .cells import Cell, CellStore, Problem, Record
 from .methods import SETTINGS
 from .pipeline import Session, parameters
-from .tables import MARK, Columns, Row, Table, number, short, two
+from .tables import Row, table
 
 METHODS = SETTINGS["motion"]
 DEFAULTS = "no setting published for motion; the estimator's defaults"
@@ -85,7 +85,7 @@ def measure(cell: Cell, session: Session) -> Record:
 
 def rows(records: list[Record], failed: dict[str, int]) -> list[Row]:
     """A row a method: mean and median error over two motions, three, and all."""
-    table = []
+    lines = []
     for name, method in METHODS.items():
         own = [r for r in records if r["method"] == name]
         if not own:
@@ -105,35 +105,12 @@ def rows(records: list[Record], failed: dict[str, int]) -> list[Row]:
             "setting": method.get("note", DEFAULTS),
             "chosen_with_labels": " ".join(method.get("chosen_with_labels", [])),
         }
-        table.append(row)
-    return table
+        lines.append(row)
+    return lines
 
 
 def rows_of(store: CellStore) -> list[Row]:
     return rows(store.records(), Counter(r["method"] for r in store.failures()))
 
 
-def _group_columns(group: str, title: str) -> Columns:
-    return (
-        (f"{title}: mean / median", lambda r: two(r[f"{group}_mean"], r[f"{group}_median"])),
-        ("paper", lambda r: number(r[f"{group}_paper"])),
-    )
-
-
-COLUMNS: Columns = (
-    ("method", lambda r: r["title"] + (f" {MARK}" if r["chosen_with_labels"] else "")),
-    *_group_columns("two", "two motions"),
-    *_group_columns("three", "three motions"),
-    *_group_columns("all", "all"),
-    ("NMI", lambda r: number(r["nmi_mean"], 3)),
-    ("s for all", lambda r: short(r["seconds"])),
-    ("sequences", lambda r: f"{r['sequences']}" + f" ({r['failed']} failed)" * (r["failed"] > 0)),
-    ("setting", lambda r: r["setting"]),
-)
-LEGEND = (
-    "Clustering error in percent over 120 sequences of two motions and 35 of three; *paper*: the "
-    "mean that the authors print. "
-    f"{MARK} the authors, or we, chose some of these settings by looking at the labels of these "
-    "sequences (named in table.csv)."
-)
-TABLE = Table(rows_of, COLUMNS, LEGEND)
+TABLE = table("hopkins155", rows_of)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import statistics
+import string
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,6 @@ from .methods import METHODS
 
 Row = dict[str, Any]
 Columns = tuple[tuple[str, Callable[[Row], str]], ...]
-MARK = "†"
 STEP_TITLES = {
     "dsc": "DSC",
     "dcfsc-inverse": "DCFSC, explicit N x N inverse (the paper's listing)",
@@ -121,10 +124,6 @@ def headline(record: Record) -> str:
     return f"{record['total']:,} parameters"
 
 
-def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
-    return "" if value is None else f"{value:{'+' if signed else ''}.{digits}f}"
-
-
 def short(value: float | None) -> str:
     """Three digits of a value, all digits of its whole part; empty for None."""
     if value is None:
@@ -132,12 +131,46 @@ def short(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def two(mean: float | None, median: float | None) -> str:
-    return number(mean) + (f" / {median:.2f}" if median is not None else "")
-
-
 def with_spread(mean: float, std: float | None) -> str:
     return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+
+
+SPECS: dict[str, Callable[[Any], str]] = {
+    "short": short,
+    "upper": str.upper,
+    "yes": lambda value: "yes" if value else "NO",
+    "step": STEP_TITLES.__getitem__,
+    "failed": lambda count: f" ({count} failed)" if count else "",
+    "hidden": lambda value: "",
+}
+LAYOUTS = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        return SPECS[spec](value) if spec in SPECS else format(value, spec)
+
+
+def table(name: str, rows: Callable[[CellStore], list[Row]]) -> Table:
+    """A table with the layout that tables.toml has of this name."""
+    layout = LAYOUTS[name]
+    columns = tuple((heading, partial(_shown, template)) for heading, template in layout["columns"])
+    legend = layout.get("legend", "").strip()
+    return Table(rows, columns, legend, layout.get("sections", ""))
+
+
+def _shown(template: str, row: Row) -> str:
+    first, *optional = re.split(r"[\[\]]", template)
+    text = _filled(first, row)
+    return text and text + "".join(_filled(part, row) for part in optional)
+
+
+def _filled(template: str, row: Row) -> str:
+    """A template with a row's fields; empty if one of them is not known."""
+    fields = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+    if any(row[name] in (None, "") for name in fields):
+        return ""
+    return _Formatter().vformat(template, (), row)
 
 
 def deviation(values: list[float]) -> float | None:
@@ -214,45 +247,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-CLUSTERING_COLUMNS: Columns = (
-    ("method", lambda r: _title(r)),
-    ("paper", lambda r: two(r["paper_mean"], r["paper_median"])),
-    ("ours: mean ± std", lambda r: with_spread(r["error_mean"], r["error_std"])),
-    ("median", lambda r: number(r["error_median"])),
-    ("difference", lambda r: number(r["difference"], signed=True)),
-    ("cells", lambda r: f"{r['cells']}" + (f" ({r['failed']} failed)" if r["failed"] else "")),
-    ("with k-means", lambda r: number(r["kmeans_mean"])),
-    ("with discretize", lambda r: number(r["discretize_mean"])),
-    ("no post-processing", lambda r: number(r["plain_mean"])),
-    ("raw pixels", lambda r: number(r["raw_mean"])),
-    ("starting latents", lambda r: number(r["start_mean"])),
-    ("NMI", lambda r: number(r["nmi_mean"], 3)),
-    ("ARI", lambda r: number(r["ari_mean"], 3)),
-    ("effective λ", lambda r: short(r["effective_lambda"])),
-    ("tr H", lambda r: short(r["effective_dof"])),
-    ("rank / d", lambda r: f"{r['rank']:.0f} / {r['dim']}"),
-    ("s a fit", lambda r: short(r["seconds"])),
-)
-
-CLUSTERING_LEGEND = (
-    "Clustering error in percent, lower is better; the paper's column gives its mean and, where it "
-    "has one, its median. *With k-means*, *with discretize*: the same affinity, labels assigned so "
-    "whatever the protocol's method. *No post-processing*: the same coefficients, |C| + |C|' and "
-    "the same assignment. *Raw pixels* and *starting latents*: the closed form without training, "
-    "λ = 0.01 of the mean squared row norm, through DCFSC's post-processing. "
-    "*Effective λ*: λ over the mean squared row norm; *tr H*: effective degrees of freedom; "
-    "*rank*: singular values of the method's features above single-precision rounding. "
-    f"{MARK} the authors, or we, chose some of these settings by looking at the labels (named in "
-    "table.csv)."
-)
-
-
-def _title(row: Row) -> str:
-    name = row["title"] + (f", λ = {row['lam']:g}" if row["lam"] is not None else "")
-    return name + (f" {MARK}" if row["chosen_with_labels"] else "")
-
-
-CLUSTERING = Table(clustering_rows, CLUSTERING_COLUMNS, CLUSTERING_LEGEND, sections="K")
+CLUSTERING = table("clustering", clustering_rows)
 
 
 # Parameters and memory ----------------------------------------------------------------------
@@ -277,18 +272,6 @@ def parameter_rows(store: CellStore) -> list[Row]:
     return sorted(rows, key=lambda r: (r["dataset"], r["method"] != "dsc", r["network"]))
 
 
-PARAMETER_COLUMNS: Columns = (
-    ("dataset", lambda r: r["dataset"]),
-    ("model", lambda r: r["method"].upper()),
-    ("layer by layer", lambda r: r["layers"]),
-    ("the paper's layers", lambda r: r["paper_layers"]),
-    ("self-expressive", lambda r: f"{r['self_expressive']:,}"),
-    ("total", lambda r: f"{r['total']:,}"),
-    ("the paper's total", lambda r: f"{r['paper_total']:,}"),
-    ("equal", lambda r: "yes" if r["equal"] else "NO"),
-)
-
-
 def memory_rows(store: CellStore) -> list[Row]:
     rows = [
         {
@@ -309,23 +292,5 @@ def memory_rows(store: CellStore) -> list[Row]:
     return sorted(rows, key=lambda r: (order.get(r["dataset"], 9), r["method"]))
 
 
-MEMORY_COLUMNS: Columns = (
-    ("dataset", lambda r: r["dataset"]),
-    ("model", lambda r: STEP_TITLES[r["method"]]),
-    ("N", lambda r: f"{r['n']:,}"),
-    ("d", lambda r: f"{r['dim']:,}"),
-    ("device", lambda r: r["device"]),
-    ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
-    ("of which the steps", lambda r: f"{r['step_mib']:,.0f}"),
-    ("paper, MB", lambda r: f"{r['paper_mb']:,.0f}" if r["paper_mb"] else ""),
-    ("seconds a step", lambda r: short(r["seconds_a_step"])),
-)
-
-MEMORY_LEGEND = (
-    "Each row in a process of its own. On a GPU the peak is the allocator's, on a CPU the "
-    "process's resident set; *of which the steps* is the peak less what was held before the first "
-    "step. The paper's figures are of TensorFlow 1.8 on a V100."
-)
-
-PARAMETERS = Table(parameter_rows, PARAMETER_COLUMNS)
-MEMORY = Table(memory_rows, MEMORY_COLUMNS, MEMORY_LEGEND)
+PARAMETERS = table("parameters", parameter_rows)
+MEMORY = table("memory", memory_rows)
