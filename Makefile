@@ -85,7 +85,7 @@ paper: $(VENV)/.dev
 	$(BIN)/python -m research reproduce views --datasets orl --methods views
 	$(BIN)/python -m research reproduce views $(TWO_CORES) --out results/two_cores
 
-# ONLY="peers.json" names some
+# ONLY="peers.json cuts.json" names some
 bench: $(VENV)/.dev
 	$(BIN)/python -m research bench cpu $(ONLY)
 
