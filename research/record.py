@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +36,7 @@ def command() -> str:
         words = [path.as_posix()]
         if path.parts[0] == "research":
             words = ["-m", ".".join(path.with_suffix("").parts).removesuffix(".__main__")]
-    return " ".join(["python", *words, *map(_without_folders, sys.argv[1:])])
+    return shlex.join(["python", *words, *map(_without_folders, sys.argv[1:])])
 
 
 def _without_folders(word: str) -> str:
