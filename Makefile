@@ -85,12 +85,12 @@ paper: $(VENV)/.dev
 	$(BIN)/python -m research reproduce views --datasets orl --methods views
 	$(BIN)/python -m research reproduce views $(TWO_CORES) --out results/two_cores
 
-# ONLY="peers.json" names some
+# ONLY="peers.json cuts.json" names some
 bench: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks cpu --only $(ONLY)
+	$(BIN)/python -m research bench cpu $(ONLY)
 
 bench-gpu: $(VENV)/.dev
-	$(BIN)/python -m research.benchmarks cuda --only $(ONLY)
+	$(BIN)/python -m research bench cuda $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples

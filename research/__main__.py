@@ -1,4 +1,4 @@
-"""The commands of research: ``python -m research reproduce orl``, ``python -m research datasets``.
+"""The commands of research, such as ``python -m research reproduce orl``.
 
 They run in a checkout, from its top folder.
 """
@@ -62,18 +62,12 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Number of processes; they share the GPU.")
     ] = 1,
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Compute only part I of N, counted from 0.")
-    ] = "0/1",
     quiet: QuietOption = False,
 ) -> None:
     """Compute a table or figure of the paper. A second call computes only what is missing."""
     from dcfsc.files import write_errors
     from research import experiments
 
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard.strip())
-    if match is None:
-        raise InputError(f"--shard takes I/N, as in 0/4; got {shard[:40]!r}.")
     with write_errors(out):
         experiments.reproduce(
             experiment,
@@ -85,7 +79,6 @@ def reproduce(
             device=device,
             dry_run=dry_run,
             force=force,
-            shard=(int(match[1]), int(match[2])),
             jobs=jobs,
             report=(lambda line: None) if quiet else output.say,
         )
@@ -97,17 +90,38 @@ def datasets() -> None:
     from research.data import data_root, describe
 
     rows = []
-    for info in describe():
-        shape = "any" if info.shape is None else " x ".join(map(str, info.shape))
-        here = "yes" if info.present else "no"
-        how = info.location if info.present else "downloaded when first used"
-        if not info.present and not info.downloadable:
-            how = f"put {' or '.join(info.files)} under the data root"
-        number = "any" if info.n is None else f"{info.n:,}"
-        classes = "any" if info.classes is None else str(info.classes)
-        rows.append((info.name, number, shape, classes, here, how or ""))
+    for entry in describe():
+        facts, location = entry.facts, entry.location
+        where = location or "downloaded when first used"
+        if location is None and not entry.downloads:
+            where = f"put {' or '.join(entry.files)} under the data root"
+        number = f"{facts['n']:,}" if "n" in facts else "any"
+        shape = " x ".join(map(str, facts["shape"])) if "shape" in facts else "any"
+        here = "no" if location is None else "yes"
+        rows.append((entry.name, number, shape, str(facts.get("classes", "any")), here, where))
     output.print_table(("name", "samples", "shape", "classes", "here", "where"), rows)
     output.say(f"data root: {data_root()} (set it with DCFSC_DATA)")
+
+
+@app.command(
+    cls=Command,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def bench(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, or cpu or cuda.")],
+) -> None:
+    """Run a benchmark, or with cpu or cuda all of that machine, as commands.toml has them.
+
+    ``bench NAME --help`` lists the options of one, among them ``--json FILE``; after cpu and cuda
+    stand the names of the files that are wanted, if not all.
+    """
+    from research.benchmarks import commands
+
+    if name in commands.MACHINES:
+        raise typer.Exit(commands.run_all(name, context.args))
+    commands.run_one(name, context.args)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -1,1 +1,1 @@
-"""Speed, memory and quality beside peers in the same run, and which results are out of date."""
+"""Speed, memory and quality, beside peers: ``python -m research bench NAME``."""

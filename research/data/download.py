@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
-import sys
-from importlib.util import find_spec
+import shutil
+import urllib.request
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
 
 from dcfsc.errors import InputError
 from dcfsc.files import atomic_path
 
 TIMEOUT_SECONDS = 30
-CHUNK_BYTES = 1 << 16
 
 
 def fetch(url: str, checksum: str, target: str | Path) -> Path:
-    """Download ``url`` to ``target`` and return it.
+    """Download ``url``, whose SHA-256 is known, to ``target`` and return it.
 
-    ``checksum`` is the file's SHA-256 (64 hexadecimal digits) or MD5 (32). The bytes go to a
-    temporary name beside the target, which takes the target's name only once the checksum has
-    matched. A file already at ``target`` with that checksum is not downloaded again.
+    The bytes go to a temporary name beside the target, which takes the target's name only once the
+    checksum has matched. A file already at ``target`` with that checksum is not downloaded again.
     """
     target = Path(target)
-    algorithm = _algorithm(checksum)
-    if not re.match(r"https?://", url):
-        raise InputError(f"cannot download {url}: only http:// and https:// addresses are used.")
-    try:
-        import pooch
-    except ImportError:
-        raise InputError(
-            f"downloading needs the package pooch; install it, or put {url} at {target} yourself."
-        ) from None
-    if target.is_file() and pooch.file_hash(str(target), alg=algorithm) == checksum.lower():
+    if target.is_file() and _sha256(target) == checksum:
         return target
     if os.path.lexists(target):
         raise InputError(
@@ -41,11 +32,11 @@ def fetch(url: str, checksum: str, target: str | Path) -> Path:
     try:
         with atomic_path(target) as part:
             _download(url, part)
-            found = pooch.file_hash(str(part), alg=algorithm)
-            if found != checksum.lower():
+            arrived = _sha256(part)
+            if arrived != checksum:
                 raise InputError(
-                    f"{url} arrived with {algorithm} {found} instead of {checksum}: damaged on the "
-                    f"way or changed at the source; nothing was kept. Try again, or put the right "
+                    f"{url} arrived with SHA-256 {arrived} instead of {checksum}: cut on the way "
+                    "or changed at the source; nothing was kept. Try again, or put the right "
                     f"file at {target}."
                 )
     except OSError as error:
@@ -58,42 +49,17 @@ def fetch(url: str, checksum: str, target: str | Path) -> Path:
 
 def _download(url: str, part: Path) -> None:
     """The transfer alone; what goes wrong on the network becomes one line."""
-    import pooch
-    import requests
-
-    download = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty() and find_spec("tqdm") is not None,
-        chunk_size=CHUNK_BYTES,
-        timeout=TIMEOUT_SECONDS,
-        # a server that compresses on the way would hand over other bytes than its file's
-        headers={"Accept-Encoding": "identity"},
-    )
-    try:
-        download(url, str(part), None)
-    except requests.HTTPError as error:
-        status = error.response.status_code if error.response is not None else "an error"
-        raise InputError(f"cannot download {url}: the server answered {status}.") from None
-    except requests.exceptions.ChunkedEncodingError:
-        raise InputError(
-            f"the connection was cut while downloading {url}; nothing was kept, try again."
-        ) from None
-    except requests.Timeout:
-        raise InputError(
-            f"cannot download {url}: no answer within {TIMEOUT_SECONDS} s; try again later."
-        ) from None
-    except requests.ConnectionError:
-        raise InputError(
-            f"cannot download {url}: the server cannot be reached or stopped "
-            "answering; check the network."
-        ) from None
-    except requests.RequestException as error:
-        raise InputError(f"cannot download {url}: {type(error).__name__}.") from None
+    with part.open("wb") as file:
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as source:
+                shutil.copyfileobj(source, file)
+        except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"cannot download {url}: {reason}; check the network and try again."
+            ) from None
 
 
-def _algorithm(checksum: str) -> str:
-    digits = {64: "sha256", 32: "md5"}
-    if re.fullmatch(r"[0-9a-fA-F]+", checksum) and len(checksum) in digits:
-        return digits[len(checksum)]
-    raise InputError(
-        f"checksum {checksum!r} is neither a SHA-256 (64 hexadecimal digits) nor an MD5 (32)."
-    )
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,21 +12,10 @@ from dcfsc.io import Dataset
 from dcfsc.io.arrays import read_mat
 from dcfsc.io.dataset import damage_in_one_line, encode_labels
 
-from .registry import Entry, Form, file_named
+from .registry import SETS, Entry, Form, file_named
 
 NAME = "hopkins155"
 TRUTH = "_truth.mat"
-# The benchmark; the release has one sequence more, of five motions, which its means leave out.
-THREE_MOTIONS = (
-    "1R2RC 1R2RCR 1R2RCT_A 1R2RCT_B 1R2TCR 1R2TCRT 1RT2RCR 1RT2RCRT 1RT2RTCRT_A "
-    "1RT2RTCRT_B 1RT2TC 1RT2TCRT_A 1RT2TCRT_B 2R3RTC 2R3RTCRT 2RT3RC 2RT3RCR 2RT3RCT_A "
-    "2RT3RCT_B 2RT3RTCRT 2T3RCR 2T3RCRT 2T3RCRTP 2T3RCTP 2T3RTCR articulated cars10 cars2B "
-    "cars2_06 cars2_07 cars3 cars5 cars9 three-cars two_cranes"
-)
-TWO_MOTIONS = (
-    "arm cars1 cars2 cars4 cars6 cars7 cars8 head kanatani1 kanatani2 kanatani3 people1 people2 "
-    "truck1 truck2"
-)
 
 
 def _release(places: Sequence[Path]) -> Path | None:
@@ -38,19 +27,9 @@ def _unread(place: Path) -> Dataset:
     raise InputError(f"{NAME} has many sequences; name one, as in {NAME}/cars1.")
 
 
-HOPKINS155 = Entry(
-    name=NAME,
-    n=None,
-    shape=None,
-    classes=None,
-    source="Vision Lab, Johns Hopkins University, http://www.vision.jhu.edu/data/hopkins155",
-    licence="free for research; Tron and Vidal, A benchmark for the comparison of 3-D motion "
-    "segmentation algorithms, 2007",
-    folders=(NAME, "Hopkins155"),
-    forms=(
-        Form("hopkins155.npz", file_named("hopkins155.npz"), _unread),
-        Form(f"Hopkins155/cars1/cars1{TRUTH} ...", _release, _unread),
-    ),
+FORMS = (
+    Form("hopkins155.npz", file_named("hopkins155.npz"), _unread),
+    Form(f"Hopkins155/cars1/cars1{TRUTH} ...", _release, _unread),
 )
 
 
@@ -59,14 +38,14 @@ def sequences() -> dict[str, int]:
 
     Each sequence of three motions comes again three times, with two of its motions.
     """
-    three, two = THREE_MOTIONS.split(), TWO_MOTIONS.split()
+    three, two = (SETS[NAME][f"{motions}_motions"].split() for motions in ("three", "two"))
     pairs = [f"{name}_g{pair}" for name in three for pair in (12, 13, 23)]
     return {**dict.fromkeys(three, 3), **dict.fromkeys([*two, *pairs], 2)}
 
 
 def load_sequence(name: str) -> Dataset:
     """A sequence's trajectories (points, 2 frames), and the motion of each point."""
-    _, place = HOPKINS155.find()
+    _, place = Entry(NAME, FORMS).find()
     x, s = _read(place, name)
     if x.ndim != 3 or x.shape[2] != 2:
         raise InputError(

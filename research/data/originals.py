@@ -113,7 +113,6 @@ class Tree:
 
 YALE = Tree("yaleB*/*", r"yaleB(\d+)/(yaleB\d+_P00A[^/]*(?<!_Ambient)\.pgm(?:\.bad)?)")
 COIL = Tree("*", r"obj(\d+)__(\d+)\.png")
-ATT = Tree("s*/*", r"s(\d+)/(\d+)\.pgm")
 
 
 def _member(place: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ImageSource:
@@ -145,16 +144,6 @@ def read_yale_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
 def read_coil_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
     """coil-100: obj1__0.png ... obj100__355.png, in color, by object and angle."""
     return _read_tree(name, place, COIL, shape)
-
-
-def read_att_tree(name: str, place: Path, shape: tuple[int, int]) -> Dataset:
-    """The AT&T release of ORL: s1/1.pgm ... s40/10.pgm, whole pictures of 112 x 92."""
-    data = _read_tree(name, place, ATT, shape)
-    notes = (
-        "reduced from the whole pictures of the AT&T release; the benchmark's ORL_32x32 is cropped "
-        "to the aligned face, so errors are not comparable"
-    )
-    return replace(data, notes=notes)
 
 
 def _read_tree(name: str, place: Path, tree: Tree, shape: tuple[int, int]) -> Dataset:

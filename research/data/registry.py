@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,9 @@ from dcfsc.io.streamed import cache_folder
 from . import originals
 from .download import fetch
 
+SETS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("sets.toml").read_text(encoding="utf-8")
+)
 WEIGHTS = ("dsc_orl", "dsc_eyaleb", "dsc_coil100")
 
 
@@ -46,31 +50,6 @@ def weights_path(name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class DatasetInfo:
-    """One line of ``research datasets``: what a registered dataset is, and whether it is here."""
-
-    name: str
-    n: int | None
-    shape: tuple[int, ...] | None
-    classes: int | None
-    source: str
-    licence: str
-    files: tuple[str, ...]
-    present: bool
-    location: str | None
-    downloadable: bool
-
-
-@dataclass(frozen=True)
-class Download:
-    """One file on the dataset's own site, with its checksum."""
-
-    url: str
-    checksum: str
-    file: str
-
-
-@dataclass(frozen=True)
 class Form:
     """One form in which a dataset is distributed: how to find it and how to read it."""
 
@@ -81,50 +60,63 @@ class Form:
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset kept in files."""
+    """A dataset of sets.toml, and the forms in which it may be in the data root."""
 
     name: str
-    n: int | None
-    shape: tuple[int, ...] | None
-    classes: int | None
-    source: str
-    licence: str
-    folders: tuple[str, ...]
-    forms: tuple[Form, ...]
-    downloads: tuple[Download, ...] = ()
+    forms: tuple[Form, ...] = ()
     notes: Callable[[Dataset], str] = lambda data: data.notes
 
-    def locate(self, root: Path) -> tuple[Form, Any] | None:
-        """The first form that is present in the data root, and where."""
-        places = candidate_folders(root, self.folders)
-        for form in self.forms:
-            found = form.find(places)
-            if found is not None:
-                return form, found
-        return None
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What sets.toml says of it."""
+        return SETS[self.name]
+
+    @property
+    def downloads(self) -> dict[str, str]:
+        """The SHA-256 of each file that is downloaded from the dataset's own site."""
+        return self.facts.get("sha256", {})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(form.files for form in self.forms)
+
+    @property
+    def location(self) -> str | None:
+        """Where the data root has it; None if it is not there."""
+        found = self._locate()
+        if found is None:
+            return self.facts.get("built_in")
+        place = found[1]
+        return str(place if isinstance(place, Path) else place[0][0])
 
     def load(self, download: bool = True) -> Dataset:
-        root = data_root()
-        found = self.locate(root)
-        if found is None and download and self.downloads:
-            self._download(root)
-            found = self.locate(root)
-        form, place = found or self.find()
+        if download and self._locate() is None:
+            self._download()
+        form, place = self.find()
         data = form.read(place)
         return replace(data, notes=self.notes(data))
 
     def find(self) -> tuple[Form, Any]:
         """The form that is present, and where; an error that says what to do if there is none."""
-        root = data_root()
-        found = self.locate(root)
+        found = self._locate()
         if found is None:
-            raise InputError(f"{self.name} is not in {root}: {self._remedy()}")
+            raise InputError(f"{self.name} is not in {data_root()}: {self._remedy()}")
         return found
 
-    def _download(self, root: Path) -> None:
+    def _locate(self) -> tuple[Form, Any] | None:
+        """The first form that is present in the data root, and where."""
+        places = candidate_folders(data_root(), self.facts["folders"]) if self.forms else []
+        for form in self.forms:
+            place = form.find(places)
+            if place is not None:
+                return form, place
+        return None
+
+    def _download(self) -> None:
+        root = data_root()
         try:
-            for file in self.downloads:
-                fetch(file.url, file.checksum, root / self.name / file.file)
+            for file, checksum in self.downloads.items():
+                fetch(f"{self.facts['site']}{file}", checksum, root / self.name / file)
         except InputError as error:
             raise InputError(
                 f"{self.name} is not in {root}, and {error} Otherwise {self._remedy()}"
@@ -132,28 +124,8 @@ class Entry:
 
     def _remedy(self) -> str:
         return (
-            f"put one of {', '.join(self.files)} there (from {self.source}), or point DCFSC_DATA "
-            "at the folder that holds it."
-        )
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(form.files for form in self.forms)
-
-    def describe(self, root: Path) -> DatasetInfo:
-        found = self.locate(root)
-        place = found and (found[1] if isinstance(found[1], Path) else found[1][0][0])
-        return DatasetInfo(
-            name=self.name,
-            n=self.n,
-            shape=self.shape,
-            classes=self.classes,
-            source=self.source,
-            licence=self.licence,
-            files=self.files,
-            present=found is not None,
-            location=str(place) if place else None,
-            downloadable=bool(self.downloads),
+            f"put one of {', '.join(self.files)} there (from {self.facts['source']}), or point "
+            "DCFSC_DATA at the folder that holds it."
         )
 
 

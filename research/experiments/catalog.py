@@ -8,18 +8,25 @@ from typing import Any
 
 from dcfsc.errors import InputError, unknown_name
 
-from . import hopkins, paper
-from .cells import Cell, Problem, Record
-from .methods import METHODS, get_method
+from . import figures, hopkins, paper, tables
+from .cells import Cell, CellStore, Problem, Record
+from .methods import METHODS
 from .networks_table import measure_network
 from .pipeline import Session, measure
 from .step_memory import measure_step
-from .views_table import VIEW_METHODS, VIEW_PROBLEMS, VIEW_TRIALS, measure_views
+from .tables import Row, Table
+from .views_table import (
+    VIEW_METHODS,
+    VIEW_PROBLEMS,
+    VIEW_TRIALS,
+    VIEWS,
+    draw_views,
+    measure_views,
+)
 
 PEOPLE = 38  # Extended Yale B
 TRIALS = 10
-COIL100_LAM = 10.0
-_CLUSTERING = tuple(name for name in METHODS if not get_method(name).reference)
+_CLUSTERING = tuple(name for name in METHODS if not METHODS[name].reference)
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class Experiment:
     known: tuple[str, ...] = _CLUSTERING
     options: tuple[str, ...] = ("trials",)
     needs_data: bool = True
+    table: Table = tables.CLUSTERING
+    draw: figures.Draw | None = figures.draw_bars
 
     def plan(
         self,
@@ -103,20 +112,13 @@ def trial_cells(
 
 
 def lambda_cells(grid: Grid) -> list[Cell]:
-    """DCFSC over lam, and DSC as the line to stay under.
-
-    DSC, and DCFSC at the paper's lam, are cells of the experiment coil100 too; what was computed
-    there is taken over.
-    """
-    problem = Problem("coil100", 100)
-    cells = []
-    for method in grid.methods:
-        for lam in (None,) if method == "dsc" else paper.LAMBDAS:
-            for seed in range(grid.trials or TRIALS):
-                same = lam is None or lam == COIL100_LAM
-                twin = ("coil100", method, f"trial-{seed:02d}") if same else None
-                cells.append(Cell("lambda", method, problem, seed, seed, lam, twin))
-    return cells
+    """DCFSC over lam, and DSC as the line to stay under."""
+    return [
+        Cell("lambda", method, Problem("coil100", 100), seed, seed, lam)
+        for method in grid.methods
+        for lam in ((None,) if method == "dsc" else paper.LAMBDAS)
+        for seed in range(grid.trials or TRIALS)
+    ]
 
 
 def dataset_cells(experiment: str, *problems: Problem) -> Callable[[Grid], list[Cell]]:
@@ -151,6 +153,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Clustering error on Extended Yale B",
             eyaleb_cells,
             options=("trials", "clusters"),
+            draw=figures.draw_error_by_clusters,
         ),
         Experiment("orl", "Clustering error on ORL", trial_cells("orl", _ORL)),
         Experiment(
@@ -165,6 +168,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             lambda_cells,
             methods=("dcfsc-fast", "dsc"),
             known=("dcfsc", "dcfsc-fast", "dsc"),
+            draw=figures.draw_lambda_curve,
         ),
         Experiment(
             "parameters",
@@ -175,6 +179,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             known=("dsc", "dcfsc"),
             options=(),
             needs_data=False,
+            table=tables.PARAMETERS,
+            draw=None,
         ),
         Experiment(
             "memory",
@@ -184,15 +190,19 @@ EXPERIMENTS: dict[str, Experiment] = {
             methods=_STEPS,
             known=_STEPS,
             options=(),
+            table=tables.MEMORY,
+            draw=figures.draw_memory,
         ),
         Experiment(
             "hopkins155",
             "Motion segmentation: clustering error on Hopkins-155",
-            hopkins.cells("hopkins155"),
+            hopkins.cells,
             hopkins.measure,
             methods=tuple(hopkins.METHODS),
             known=tuple(hopkins.METHODS),
             options=(),
+            table=hopkins.TABLE,
+            draw=None,
         ),
         Experiment(
             "views",
@@ -202,6 +212,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             methods=tuple(VIEW_METHODS),
             known=tuple(VIEW_METHODS),
             options=("trials", "datasets"),
+            table=VIEWS,
+            draw=draw_views,
         ),
         Experiment(
             "smoke",
@@ -223,10 +235,15 @@ def get(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
+def summarize(store: CellStore) -> list[Row]:
+    """The rows of an experiment's table."""
+    return get(store.experiment).table.rows(store)
+
+
 def unit(cell: Cell) -> tuple[Any, ...]:
     """What one process should do in one piece: all seeds of a fit that no seed touches."""
     if cell.experiment == "hopkins155":
         return (cell.method, cell.key)
-    if cell.method in METHODS and get_method(cell.method).seed_free:
+    if cell.method in METHODS and METHODS[cell.method].seed_free:
         return (cell.method, cell.problem, cell.lam)
     return (cell.method, cell.key)

@@ -44,7 +44,6 @@ class Cell:
     seed: int = 0
     trial: int | None = None
     lam: float | None = None  # where it differs from the protocol's
-    twin: tuple[str, str, str] | None = None  # the same cell of another experiment
     named: bool = False  # the key names the dataset, where an experiment has several
 
     @property
@@ -67,12 +66,8 @@ class Cell:
         return f"{self.experiment}/{self.method}/{self.key}"
 
     def reference(self, method: str) -> Cell:
-        """The cell of a reference on the same problem with the same seed.
-
-        The lambda experiment shares its references, as its problem, with coil100.
-        """
-        twin = ("coil100", method, self.problem_key) if self.experiment == "lambda" else None
-        return replace(self, method=method, lam=None, twin=twin)
+        """The cell of a reference on the same problem with the same seed."""
+        return replace(self, method=method, lam=None)
 
     def identity(self) -> Record:
         """The part of a record that says which cell it is."""
@@ -106,17 +101,6 @@ class CellStore:
     def load(self, cell: Cell) -> Record | None:
         """The record of a finished cell; None if there is none that can be read."""
         return self._records(self.path(cell)).get(cell.key)
-
-    def load_twin(self, cell: Cell) -> Record | None:
-        """The same cell, as another experiment computed it, under this experiment's name."""
-        if cell.twin is None:
-            return None
-        experiment, method, key = cell.twin
-        path = self.out / experiment / "cells" / f"{method}{_ENDING}"
-        record = self._records(path).get(key)
-        if record is None:
-            return None
-        return {**record, **cell.identity(), "copied_from": f"{experiment}/{method}/{key}"}
 
     def save(self, cell: Cell, record: Record) -> None:
         record_file.append(self.path(cell), {**cell.identity(), **record})

@@ -7,42 +7,30 @@ end, current figure) is touched.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import paper, tables
-from .catalog import get
-from .cells import CellStore
-from .methods import METHODS, get_method
-from .views_table import draw_views
+from . import paper
+from .methods import METHODS
+from .tables import STEP_TITLES, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Row = dict[str, Any]
+Draw = Callable[[Any, list[Row]], None]
 OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
 
 
-def write(store: CellStore, folder: Path) -> None:
-    """Draw an experiment's figure to a folder, where there is something to draw."""
-    rows = tables.summarize(store)
-    draw = {
-        "eyaleb": draw_error_by_clusters,
-        "lambda": draw_lambda_curve,
-        "memory": draw_memory,
-        "parameters": None,
-        "hopkins155": None,
-        "views": draw_views,
-    }.get(store.experiment, draw_bars)
-    if draw is None or not rows:
-        return
+def write(title: str, draw: Draw, rows: list[Row], folder: Path) -> None:
+    """Draw a figure of an experiment's rows to a folder."""
     from matplotlib import rc_context
 
     figure = new_figure(8.0, 4.8)
     axes = figure.add_subplot()
     draw(axes, rows)
-    axes.set_title(get(store.experiment).title)
+    axes.set_title(title)
     # Without a date and with names that are not random, the same cells give the same picture.
     with rc_context({"svg.hashsalt": "dcfsc"}):
         for kind, nothing in (("png", "Software"), ("svg", "Date")):
@@ -153,12 +141,12 @@ def draw_lambda_curve(axes: Axes, rows: list[Row]) -> None:
 def draw_memory(axes: Axes, rows: list[Row]) -> None:
     """Peak memory of the steps, datasets side by side."""
     datasets = list(dict.fromkeys(r["dataset"] for r in rows))
-    methods = [m for m in tables.STEP_TITLES if any(r["method"] == m for r in rows)]
+    methods = [m for m in STEP_TITLES if any(r["method"] == m for r in rows)]
     width = 0.8 / len(methods)
     for number, method in enumerate(methods):
         bars = [r for r in rows if r["method"] == method]
         places = [datasets.index(r["dataset"]) + (number + 0.5) * width - 0.4 for r in bars]
-        axes.bar(places, [r["step_mib"] for r in bars], width, label=tables.STEP_TITLES[method])
+        axes.bar(places, [r["step_mib"] for r in bars], width, label=STEP_TITLES[method])
         for x, row in zip(places, bars, strict=True):
             text = f"{row['seconds_a_step']:.2g} s"
             axes.annotate(
@@ -172,4 +160,4 @@ def draw_memory(axes: Axes, rows: list[Row]) -> None:
 
 
 def _is_reference(row: Row) -> bool:
-    return get_method(row["method"]).reference
+    return METHODS[row["method"]].reference

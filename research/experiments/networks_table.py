@@ -31,21 +31,20 @@ def measure_network(cell: Cell, session: Session) -> Record:
     """Layer by layer ours and the paper's; DSC has N^2 coefficients more, DCFSC none."""
     dataset = cell.problem.dataset
     printed = paper.NETWORKS[dataset]
-    is_dsc = cell.method == "dsc"
-    name = _DSC.get(dataset, dataset) if is_dsc else dataset
+    name = _DSC.get(dataset, dataset) if cell.method == "dsc" else dataset
     sizes = layer_sizes(networks.preset(name))
     layers = list(sizes.values())
-    self_expressive = printed.n**2 if is_dsc else 0
+    self_expressive = printed["n"] ** 2 if cell.method == "dsc" else 0
     return {
         **cell.identity(),
-        "n": printed.n,
+        "n": printed["n"],
         "network": name,
         "names": list(sizes),
         "layers": layers,
-        "paper_layers": list(printed.dsc_layers if is_dsc else printed.dcfsc_layers),
+        "paper_layers": printed[cell.method]["layers"],
         "self_expressive": self_expressive,
         "total": sum(layers) + self_expressive,
-        "paper_total": printed.dsc_total if is_dsc else printed.dcfsc_total,
+        "paper_total": printed[cell.method]["total"],
         "notes": _NOTES.get((dataset, cell.method), ""),
         "versions": versions(),
         "machine": machine(session.device),

@@ -30,7 +30,7 @@ from research import data as datasets
 from research.machine import PeakMemory, versions
 
 from .cells import Cell, CellStore, Problem, Record, one_line
-from .methods import Method, get_method
+from .methods import METHODS, Method
 from .protocols import PROTOCOLS, Task
 
 PLAIN_AFFINITY = "symmetric"
@@ -87,7 +87,7 @@ class Session:
         Coefficients that no seed touches are computed once; trials then differ by the spectral
         step alone, as they would if everything were computed again.
         """
-        method = get_method(cell.method)
+        method = METHODS[cell.method]
         task = Task(cell.problem, cell.seed, self.device, cell.lam)
         if not method.seed_free:
             return fit(method, task, samples.X), False
@@ -104,7 +104,7 @@ class Session:
     def reference(self, cell: Cell) -> Record | None:
         """The record of a reference cell, from memory, from disk or computed; None if it failed."""
         if cell.name not in self._references:
-            record = None if self.force else self.store.load(cell) or self.store.load_twin(cell)
+            record = None if self.force else self.store.load(cell)
             if record is None:
                 start = time.perf_counter()
                 try:
@@ -126,7 +126,7 @@ class Session:
 def measure(cell: Cell, session: Session) -> Record:
     """Compute a clustering cell and return its record."""
     samples = session.samples(cell.problem)
-    method = get_method(cell.method)
+    method = METHODS[cell.method]
     fitted, reused = session.fit(cell, samples)
     protocol = PROTOCOLS[cell.problem.dataset]
     affinity = method.affinity(cell.problem)

@@ -13,16 +13,14 @@ from typing import Any
 
 from dcfsc.errors import InputError
 from dcfsc.journal import RESULTS, filling, held
-from dcfsc.machine import machine, resolve_device
+from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
-from research.files import write_json
-from research.machine import versions
+from research.record import record_of, write_json
 
 from . import catalog, figures, tables
 from .cells import Cell, CellStore, Record
-from .outcome import Outcome, duration
 from .pipeline import Session
-from .workers import fill, fill_by_processes
+from .workers import duration, fill, fill_by_processes
 
 Report = Callable[[str], None]
 DRAWING_SECONDS = 60.0  # how long to wait for other processes that draw
@@ -33,33 +31,21 @@ class Summary:
     """What a run did, or with ``dry_run`` would do."""
 
     experiment: str
-    cells: int  # of this shard
+    cells: int
     done_before: int = 0
     computed: int = 0
-    copied: int = 0
     failed: dict[str, str] = field(default_factory=dict)  # cell -> reason
     seconds: float = 0.0
-    estimate: float | None = None  # seconds that the missing cells may take
     files: list[Path] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
-        return self.cells - self.done_before - self.computed - self.copied
-
-    def count(self, cell: Cell, outcome: Outcome) -> None:
-        if outcome.kind == "failed":
-            self.failed[f"{cell.method}/{cell.key}"] = outcome.line
-        elif outcome.kind == "copied":
-            self.copied += 1
-        else:
-            self.computed += 1
+        return self.cells - self.done_before - self.computed
 
     def __str__(self) -> str:
         parts = [f"{self.cells} cells", f"{self.done_before} were done"]
         if self.computed:
             parts.append(f"{self.computed} computed in {duration(self.seconds)}")
-        if self.copied:
-            parts.append(f"{self.copied} taken over from another experiment")
         if self.failed:
             parts.append(f"{len(self.failed)} failed (tried again next time)")
         if self.missing:
@@ -76,7 +62,6 @@ def reproduce(
     device: Any = "auto",
     dry_run: bool = False,
     force: bool = False,
-    shard: tuple[int, int] = (0, 1),
     clusters: Sequence[int] | None = None,
     datasets: Sequence[str] | None = None,
     jobs: int = 1,
@@ -93,7 +78,6 @@ def reproduce(
     trials : number of seeds, 0, 1, ... (Extended Yale B: per window)
     dry_run : only say what would run, and how long the same kind of cell took last time
     force : compute finished cells again
-    shard : (i, n), this process takes the i-th of n parts; several may fill one folder
     clusters : Extended Yale B: some numbers of people instead of all
     datasets : views: some of the datasets instead of all
     jobs : number of processes, which share the device; the cells do not depend on it
@@ -106,14 +90,14 @@ def reproduce(
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     resolve_device(device)
     experiment = catalog.get(name)
-    planned = deal(experiment.plan(methods, trials, clusters, datasets), shard)
+    planned = experiment.plan(methods, trials, clusters, datasets)
     store = CellStore(Path(out), name)
     for place in (store.out, store.folder):
         check_place(place)
     missing = [cell for cell in planned if force or store.load(cell) is None]
     summary = Summary(name, len(planned), done_before=len(planned) - len(missing))
     if dry_run:
-        summary.estimate = announce(missing, planned, store, report)
+        announce(missing, planned, store, report)
         return summary
     start = time.perf_counter()
     store.remove_abandoned_parts()
@@ -127,80 +111,52 @@ def reproduce(
         else:
             outcomes = fill_by_processes(name, missing, store.out, device, force, jobs)
         for number, (cell, outcome) in enumerate(outcomes, start=1):
-            summary.count(cell, outcome)
-            said = f"FAILED, {outcome.line}" if outcome.kind == "failed" else outcome.line
-            report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {said}")
+            line = outcome.line
+            if outcome.failed:
+                summary.failed[f"{cell.method}/{cell.key}"] = line
+                line = f"FAILED, {line}"
+            else:
+                summary.computed += 1
+            report(f"[{number}/{len(missing)}] {cell.method} {cell.key}: {line}")
         summary.seconds = time.perf_counter() - start
         store.tidy()
-        write_run(store, summary, missing, jobs, machine(session.device))
+        write_run(store, summary, missing, jobs)
     summary.files = render(name, out, report=report)
     report(str(summary))
     return summary
 
 
-def write_run(
-    store: CellStore, summary: Summary, cells: list[Cell], jobs: int, where: Record
-) -> None:
+def write_run(store: CellStore, summary: Summary, cells: list[Cell], jobs: int) -> None:
     """Leave what a run did, and how long it took from its start to its last cell."""
+    run = {
+        "cells": Counter(cell.method for cell in cells),
+        "computed": summary.computed,
+        "failed": len(summary.failed),
+        "jobs": jobs,
+        "seconds": round(summary.seconds, 1),
+    }
     done = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    write_json(
-        store.folder / "runs" / f"{done}-{os.getpid()}.json",
-        {
-            "experiment": summary.experiment,
-            "cells": Counter(cell.method for cell in cells),
-            "computed": summary.computed,
-            "copied": summary.copied,
-            "failed": len(summary.failed),
-            "jobs": jobs,
-            "seconds": round(summary.seconds, 1),
-            "versions": versions(),
-            "machine": where,
-        },
-    )
+    path = store.folder / "runs" / f"{done}-{os.getpid()}.json"
+    write_json(path, record_of(summary.experiment, run))
 
 
-def deal(cells: list[Cell], shard: tuple[int, int]) -> list[Cell]:
-    """This shard's cells: units are dealt round-robin, in order."""
-    index, count = shard
-    if not (count >= 1 and 0 <= index < count):
-        raise InputError(
-            f"shard must be (i, n) with 0 <= i < n; got ({index}, {count}). "
-            "The first of four is (0, 4)."
-        )
-    units = {u: n for n, u in enumerate(dict.fromkeys(map(catalog.unit, cells)))}
-    return [cell for cell in cells if units[catalog.unit(cell)] % count == index]
-
-
-def announce(
-    missing: list[Cell], planned: list[Cell], store: CellStore, report: Report
-) -> float | None:
-    """Say what would run, by method and number of clusters; returns the estimate in seconds."""
+def announce(missing: list[Cell], planned: list[Cell], store: CellStore, report: Report) -> None:
+    """Say what would run, by method and number of clusters, and how long a cell took last time."""
     records = store.records()
-    total, unknown = 0.0, False
+    waiting = set(missing)
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in planned:
         groups.setdefault((cell.method, cell.problem.n_clusters), []).append(cell)
-    waiting = set(missing)
     for (method, K), cells in groups.items():
-        todo = [cell for cell in cells if cell in waiting]
         each = last_time(records, method, K)
-        line = f"{method}, K={K}: {len(todo)} of {len(cells)} cells to run"
-        if each is not None:
-            total += each * len(todo)
-            line += f", {duration(each)} a cell last time"
-        elif todo:
-            unknown = True
-            line += ", never timed"
-        report(line)
-    reasons = {f"{r['method']}/{r['key']}": r["failed"] for r in store.failures()}
+        said = "never timed" if each is None else f"{duration(each)} a cell last time"
+        count = sum(cell in waiting for cell in cells)
+        report(f"{method}, K={K}: {count} of {len(cells)} cells to run, {said}")
+    reasons = {(r["method"], r["key"]): r["failed"] for r in store.failures()}
     for cell in missing:
-        reason = reasons.get(f"{cell.method}/{cell.key}")
-        if reason:
+        if reason := reasons.get((cell.method, cell.key)):
             report(f"failed before: {cell.method} {cell.key}: {reason}")
-    estimate = None if unknown and total == 0.0 else total
-    said = "unknown" if estimate is None else duration(estimate) + (" or more" if unknown else "")
-    report(f"{len(missing)} of {len(planned)} cells to run; estimated time: {said}.")
-    return estimate
+    report(f"{len(missing)} of {len(planned)} cells to run.")
 
 
 def last_time(records: list[Record], method: str, n_clusters: int) -> float | None:
@@ -213,14 +169,16 @@ def last_time(records: list[Record], method: str, n_clusters: int) -> float | No
 
 def render(name: str, out: Path | str = Path("results"), report: Report = print) -> list[Path]:
     """Write an experiment's table (CSV, Markdown) and figures (PNG, SVG) from its saved cells."""
-    catalog.get(name)
+    experiment = catalog.get(name)
     store = CellStore(Path(out), name)
     store.folder.mkdir(parents=True, exist_ok=True)
+    rows = experiment.table.rows(store)
     drawn = filling(store.folder, RESULTS, removes=())
     with held(store.folder, DRAWING_SECONDS), drawn as place:
-        tables.write(store, place)
+        tables.write(experiment.title, experiment.table, rows, store, place)
         try:
-            figures.write(store, place)
+            if experiment.draw is not None and rows:
+                figures.write(experiment.title, experiment.draw, rows, place)
         except ImportError:
             report("no figures: matplotlib is not installed (pip install 'dcfsc[plots]').")
         files = sorted(path.name for path in place.iterdir())

@@ -8,13 +8,8 @@ of ``LOW_MEMORY_CHUNK`` samples at a time.
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -25,6 +20,7 @@ from dcfsc.estimators.network_choice import initial_network, network_input
 from dcfsc.machine import machine, resolve_device
 from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
 from research import data as datasets
+from research.alone import alone
 from research.machine import PeakMemory, versions
 
 from .cells import Cell, Problem, Record
@@ -34,7 +30,6 @@ from .protocols import PROTOCOLS, located
 MOST_STEPS = 5
 LOW_MEMORY_CHUNK = 512
 ENOUGH_SECONDS = 60.0
-Steps = Callable[[Any, Tensor, int, History], None]
 
 
 # The paper's listing, kept as the peer to measure against -------------------------------------
@@ -74,64 +69,51 @@ def train_by_inverse(
 # One measurement ------------------------------------------------------------------------------
 
 
-def steps_of(method: str, problem: Problem) -> tuple[dict[str, Any], Steps]:
-    """Where the network starts, and how a method takes some steps of the protocol's training."""
-    protocol = PROTOCOLS[problem.dataset]
+def take_steps(
+    method: str, options: dict[str, Any], network: Any, X: Tensor, steps: int, history: History
+) -> None:
+    """Some steps of a method's training, with the options of its protocol."""
+    common: dict[str, Any] = {"steps": steps, "learning_rate": 1e-3, "history": history}
     if method == "dsc":
-        options = protocol.dsc(problem.n_clusters)
-        loss = DSCLoss(
-            options["coefficient_weight"],
-            options["self_expression_weight"],
-            options["reconstruction_weight"],
-        )
-
-        def dsc(network: Any, X: Tensor, steps: int, history: History) -> None:
-            C = torch.full((len(X), len(X)), options["initial"], device=X.device)
-            train_dsc(network, X, C, loss, steps=steps, learning_rate=1e-3, history=history)
-
-        return options, dsc
-    options = protocol.dcfsc(problem.n_clusters)
+        weights = ("coefficient_weight", "self_expression_weight", "reconstruction_weight")
+        C = torch.full((len(X), len(X)), options["initial"], device=X.device)
+        train_dsc(network, X, C, DSCLoss(*(options[name] for name in weights)), **common)
+        return
     lam = float(options["lam"])
     if method == "dcfsc-inverse":
-
-        def inverse(network: Any, X: Tensor, steps: int, history: History) -> None:
-            network.convolution = "native"
-            train_by_inverse(network, X, steps=steps, lam=lam, learning_rate=1e-3, history=history)
-
-        return options, inverse
-
-    def features(network: Any, X: Tensor, steps: int, history: History) -> None:
-        fast = method == "dcfsc-fast" and X.is_cuda
-        train(
-            network,
-            X,
-            steps=steps,
-            lam=Absolute(lam),
-            learning_rate=1e-3,
-            history=history,
-            precision="bfloat16" if fast else "float32",
-            compiled=fast,
-            batch_size=LOW_MEMORY_CHUNK if method == "dcfsc-low-memory" else None,
-        )
-
-    return options, features
+        network.convolution = "native"
+        train_by_inverse(network, X, lam=lam, **common)
+        return
+    fast = method == "dcfsc-fast" and X.is_cuda
+    train(
+        network,
+        X,
+        lam=Absolute(lam),
+        precision="bfloat16" if fast else "float32",
+        compiled=fast,
+        batch_size=LOW_MEMORY_CHUNK if method == "dcfsc-low-memory" else None,
+        **common,
+    )
 
 
 def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
     """Take a few steps in this process; it should have done nothing else before."""
     data = datasets.load(problem.dataset)
     samples = select(data, problem)
-    start, take_steps = steps_of(method, problem)
+    protocol = PROTOCOLS[problem.dataset]
+    deep = protocol.dsc if method == "dsc" else protocol.dcfsc
+    options = located(deep(problem.n_clusters))
     generator = torch.Generator().manual_seed(0)
-    chosen = initial_network(start["network"], located(start)["weights"], samples.X, generator)
+    chosen = initial_network(options["network"], options["weights"], samples.X, generator)
     network = chosen.network.to(device)
     X = network_input(samples.X, device, chosen.input_scale)
     with torch.no_grad():
         dim = network.encoder(X[:8]).shape[1]
     history = History()
     with PeakMemory(device) as memory:
-        take_steps(network, X, 1, history)
-        take_steps(network, X, steps_after(history[0]["seconds"], device), history)
+        take_steps(method, options, network, X, 1, history)
+        steps = steps_after(history[0]["seconds"], device)
+        take_steps(method, options, network, X, steps, history)
     seconds = [row["seconds"] for row in history[1:]]
     return {
         "n": len(samples.X),
@@ -157,32 +139,11 @@ def steps_after(first: float, device: torch.device) -> int:
 
 def measure_step(cell: Cell, session: Session) -> Record:
     """The record of a cell of the experiment "memory", measured in a fresh process."""
-    request = json.dumps(
-        {
-            "method": cell.method,
-            "problem": asdict(cell.problem),
-            "device": str(session.device),
-        }
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "research.experiments.step_memory", request],
-        capture_output=True,
-        text=True,
-        env=os.environ.copy(),
-        check=False,
-    )
-    if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = said[-1] if said else "no message"
-        raise RuntimeError(f"the measuring process ended with {done.returncode}: {reason}")
-    return {**cell.identity(), **json.loads(done.stdout.splitlines()[-1])}
+    measured = alone(measure_alone, cell.method, asdict(cell.problem), str(session.device))
+    if "failed" in measured:
+        raise RuntimeError(f"the measuring process ended: {measured['failed']}")
+    return {**cell.identity(), **measured}
 
 
-def main(request: str) -> None:
-    asked = json.loads(request)
-    problem = Problem(**asked["problem"])
-    print(json.dumps(measure_here(asked["method"], problem, resolve_device(asked["device"]))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+def measure_alone(method: str, problem: dict[str, Any], device: str) -> Record:
+    return measure_here(method, Problem(**problem), resolve_device(device))

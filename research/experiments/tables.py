@@ -1,23 +1,26 @@
-"""Tables from the saved cells alone: ours beside the paper's, with the critique's columns."""
+"""Tables of the saved cells: one row a method, as CSV with every number and as Markdown to read."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 import statistics
+import string
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import hopkins, paper
-from .catalog import get
+from . import paper
 from .cells import CellStore, Record
-from .methods import METHODS, get_method
-from .views_table import VIEW_COLUMNS, VIEW_LEGEND, short, view_rows
+from .methods import METHODS
 
 Row = dict[str, Any]
-MARK = "†"
+Columns = tuple[tuple[str, Callable[[Row], str]], ...]
 STEP_TITLES = {
     "dsc": "DSC",
     "dcfsc-inverse": "DCFSC, explicit N x N inverse (the paper's listing)",
@@ -27,16 +30,151 @@ STEP_TITLES = {
 }
 
 
-def write(store: CellStore, folder: Path) -> None:
+@dataclass(frozen=True)
+class Table:
+    """The rows of an experiment, and the columns of its Markdown.
+
+    ``sections`` names a value of the rows that divides the Markdown, where there are several.
+    """
+
+    rows: Callable[[CellStore], list[Row]]
+    columns: Columns
+    legend: str = ""
+    sections: str = ""
+
+
+def write(title: str, table: Table, rows: list[Row], store: CellStore, folder: Path) -> None:
     """Write ``table.csv`` and ``table.md`` to a folder."""
-    rows = summarize(store)
     (folder / "table.csv").write_text(to_csv(rows), encoding="utf-8")
-    (folder / "table.md").write_text(to_markdown(store, rows), encoding="utf-8")
+    (folder / "table.md").write_text(to_markdown(title, table, rows, store), encoding="utf-8")
 
 
-def summarize(store: CellStore) -> list[Row]:
-    """The rows of an experiment's table."""
-    return _SUMMARIES.get(store.experiment, clustering_rows)(store)
+def to_csv(rows: list[Row]) -> str:
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: _csv_value(v) for k, v in row.items()})
+    return text.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
+
+
+def to_markdown(title: str, table: Table, rows: list[Row], store: CellStore) -> str:
+    parts = [f"# {title}"]
+    if not rows:
+        parts.append("No cell has been computed yet.")
+    sections = sorted({row[table.sections] for row in rows}) if table.sections else []
+    if len(sections) > 1:
+        for value in sections:
+            own = [row for row in rows if row[table.sections] == value]
+            parts += [f"## {value} clusters", _grid(table.columns, own)]
+    elif rows:
+        parts.append(_grid(table.columns, rows))
+    if rows and table.legend:
+        parts.append(table.legend)
+    return "\n\n".join([*parts, *_notes(store)]) + "\n"
+
+
+def _grid(columns: Columns, rows: list[Row]) -> str:
+    """A Markdown table; columns that would be empty are left out."""
+    cells = [[show(row) for _, show in columns] for row in rows]
+    shown = [c for c in range(len(columns)) if any(line[c] for line in cells)]
+    lines = [[columns[c][0] for c in shown], ["---" for _ in shown]]
+    lines += [[line[c].replace("|", "\\|") for c in shown] for line in cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _notes(store: CellStore) -> list[str]:
+    """What a reader of these numbers must know: data, failures, versions and machines."""
+    records, failures = store.records(), store.failures()
+    notes = sorted({r["notes"] for r in records if r.get("notes")})
+    if failures:
+        reasons = sorted({f"{r['method']}: {r['failed']}" for r in failures})
+        notes.append(f"{len(failures)} cells failed. " + " ".join(reasons[:5]))
+    places = sorted({_place(r) for r in records})
+    return [f"Note: {note}" for note in notes] + [f"Measured with {place}." for place in places]
+
+
+def _place(record: Record) -> str:
+    where = record["machine"]
+    gpu = f", {where['gpu']}" if where["gpu"] else ""
+    versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items())
+    return f"{versions} on {where['cpus']} CPUs ({where['platform']}){gpu}"
+
+
+def headline(record: Record) -> str:
+    """A finished cell in a few words."""
+    if "protocol" in record:
+        line = f"error {record['protocol']['error']:.2f}%, plain {record['plain']['error']:.2f}"
+        for name in ("raw", "start"):
+            if record.get(name):
+                line += f", {name} {record[name]['error']:.2f}"
+        return line
+    if "error" in record:
+        line = f"error {record['error']:.2f}%"
+        with_kmeans = record.get("with_kmeans")
+        return line if with_kmeans is None else f"{line}, with k-means {with_kmeans:.2f}"
+    if "seconds_a_step" in record:
+        peak = record["memory"]["peak_bytes"] / 2**20
+        return f"{peak:,.0f} MiB, {record['seconds_a_step']:.3g} s a step"
+    return f"{record['total']:,} parameters"
+
+
+def short(value: float | None) -> str:
+    """Three digits of a value, all digits of its whole part; empty for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def with_spread(mean: float, std: float | None) -> str:
+    return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+
+
+SPECS: dict[str, Callable[[Any], str]] = {
+    "short": short,
+    "upper": str.upper,
+    "yes": lambda value: "yes" if value else "NO",
+    "step": STEP_TITLES.__getitem__,
+    "failed": lambda count: f" ({count} failed)" if count else "",
+    "hidden": lambda value: "",
+}
+LAYOUTS = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        return SPECS[spec](value) if spec in SPECS else format(value, spec)
+
+
+def table(name: str, rows: Callable[[CellStore], list[Row]]) -> Table:
+    """A table with the layout that tables.toml has of this name."""
+    layout = LAYOUTS[name]
+    columns = tuple((heading, partial(_shown, template)) for heading, template in layout["columns"])
+    legend = layout.get("legend", "").strip()
+    return Table(rows, columns, legend, layout.get("sections", ""))
+
+
+def _shown(template: str, row: Row) -> str:
+    first, *optional = re.split(r"[\[\]]", template)
+    text = _filled(first, row)
+    return text and text + "".join(_filled(part, row) for part in optional)
+
+
+def _filled(template: str, row: Row) -> str:
+    """A template with a row's fields; empty if one of them is not known."""
+    fields = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+    if any(row[name] in (None, "") for name in fields):
+        return ""
+    return _Formatter().vformat(template, (), row)
+
+
+def deviation(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 # Clustering ---------------------------------------------------------------------------------
@@ -71,13 +209,13 @@ def clustering_row(
     mean = statistics.fmean(errors)
     return {
         "method": method,
-        "title": get_method(method).title,
+        "title": METHODS[method].title,
         "K": K,
         "lam": lam,
         "paper_mean": printed.mean if printed else None,
         "paper_median": printed.median if printed else None,
         "error_mean": mean,
-        "error_std": statistics.stdev(errors) if len(errors) > 1 else None,
+        "error_std": deviation(errors),
         "error_median": statistics.median(errors),
         "difference": mean - printed.mean if printed else None,
         "cells": len(errors),
@@ -109,52 +247,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-CLUSTERING_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("method", lambda r: _title(r)),
-    ("paper", lambda r: _two(r["paper_mean"], r["paper_median"])),
-    ("ours: mean ± std", lambda r: _spread(r["error_mean"], r["error_std"])),
-    ("median", lambda r: _number(r["error_median"])),
-    ("difference", lambda r: _number(r["difference"], signed=True)),
-    ("cells", lambda r: f"{r['cells']}" + (f" ({r['failed']} failed)" if r["failed"] else "")),
-    ("with k-means", lambda r: _number(r["kmeans_mean"])),
-    ("with discretize", lambda r: _number(r["discretize_mean"])),
-    ("no post-processing", lambda r: _number(r["plain_mean"])),
-    ("raw pixels", lambda r: _number(r["raw_mean"])),
-    ("starting latents", lambda r: _number(r["start_mean"])),
-    ("NMI", lambda r: _number(r["nmi_mean"], 3)),
-    ("ARI", lambda r: _number(r["ari_mean"], 3)),
-    ("effective λ", lambda r: short(r["effective_lambda"])),
-    ("tr H", lambda r: short(r["effective_dof"])),
-    ("rank / d", lambda r: f"{r['rank']:.0f} / {r['dim']}"),
-    ("s a fit", lambda r: short(r["seconds"])),
-)
-
-CLUSTERING_LEGEND = (
-    "Clustering error in percent, lower is better; the paper's column gives its mean and, where it "
-    "has one, its median. *With k-means*, *with discretize*: the same affinity, labels assigned so "
-    "whatever the protocol's method. *No post-processing*: the same coefficients, |C| + |C|' and "
-    "the same assignment. *Raw pixels* and *starting latents*: the closed form without training, "
-    "λ = 0.01 of the mean squared row norm, through DCFSC's post-processing. "
-    "*Effective λ*: λ over the mean squared row norm; *tr H*: effective degrees of freedom; "
-    "*rank*: singular values of the method's features above single-precision rounding. "
-    f"{MARK} the authors, or we, chose some of these settings by looking at the labels (named in "
-    "table.csv)."
-)
-
-
-def _title(row: Row) -> str:
-    name = row["title"] + (f", λ = {row['lam']:g}" if row["lam"] is not None else "")
-    return name + (f" {MARK}" if row["chosen_with_labels"] else "")
-
-
-def clustering_markdown(store: CellStore, rows: list[Row]) -> list[str]:
-    lines = []
-    clusters = sorted({row["K"] for row in rows})
-    for K in clusters:
-        if len(clusters) > 1:
-            lines += [f"## {K} clusters", ""]
-        lines += [*_grid(CLUSTERING_COLUMNS, [r for r in rows if r["K"] == K]), ""]
-    return [*lines, CLUSTERING_LEGEND]
+CLUSTERING = table("clustering", clustering_rows)
 
 
 # Parameters and memory ----------------------------------------------------------------------
@@ -179,18 +272,6 @@ def parameter_rows(store: CellStore) -> list[Row]:
     return sorted(rows, key=lambda r: (r["dataset"], r["method"] != "dsc", r["network"]))
 
 
-PARAMETER_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("dataset", lambda r: r["dataset"]),
-    ("model", lambda r: r["method"].upper()),
-    ("layer by layer", lambda r: r["layers"]),
-    ("the paper's layers", lambda r: r["paper_layers"]),
-    ("self-expressive", lambda r: f"{r['self_expressive']:,}"),
-    ("total", lambda r: f"{r['total']:,}"),
-    ("the paper's total", lambda r: f"{r['paper_total']:,}"),
-    ("equal", lambda r: "yes" if r["equal"] else "NO"),
-)
-
-
 def memory_rows(store: CellStore) -> list[Row]:
     rows = [
         {
@@ -201,7 +282,7 @@ def memory_rows(store: CellStore) -> list[Row]:
             "device": r["machine"]["gpu"] or r["machine"]["device"],
             "peak_mib": r["memory"]["peak_bytes"] / 2**20,
             "step_mib": (r["memory"]["peak_bytes"] - r["memory"]["before_bytes"]) / 2**20,
-            "paper_mb": paper.MEMORY_MB.get((r["dataset"], r["method"])),
+            "paper_mb": paper.memory(r["dataset"], r["method"]),
             "seconds_a_step": r["seconds_a_step"],
             "steps": r["steps"],
         }
@@ -211,153 +292,5 @@ def memory_rows(store: CellStore) -> list[Row]:
     return sorted(rows, key=lambda r: (order.get(r["dataset"], 9), r["method"]))
 
 
-MEMORY_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("dataset", lambda r: r["dataset"]),
-    ("model", lambda r: STEP_TITLES[r["method"]]),
-    ("N", lambda r: f"{r['n']:,}"),
-    ("d", lambda r: f"{r['dim']:,}"),
-    ("device", lambda r: r["device"]),
-    ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
-    ("of which the steps", lambda r: f"{r['step_mib']:,.0f}"),
-    ("paper, MB", lambda r: f"{r['paper_mb']:,.0f}" if r["paper_mb"] else ""),
-    ("seconds a step", lambda r: short(r["seconds_a_step"])),
-)
-
-
-# Motion segmentation --------------------------------------------------------------------------
-
-
-def motion_rows(store: CellStore) -> list[Row]:
-    return hopkins.rows(store.records(), Counter(r["method"] for r in store.failures()))
-
-
-def _group_columns(group: str, title: str) -> tuple[tuple[str, Callable[[Row], str]], ...]:
-    return (
-        (f"{title}: mean / median", lambda r: _two(r[f"{group}_mean"], r[f"{group}_median"])),
-        ("paper", lambda r: _number(r[f"{group}_paper"])),
-    )
-
-
-MOTION_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("method", lambda r: r["title"] + (f" {MARK}" if r["chosen_with_labels"] else "")),
-    *_group_columns("two", "two motions"),
-    *_group_columns("three", "three motions"),
-    *_group_columns("all", "all"),
-    ("NMI", lambda r: _number(r["nmi_mean"], 3)),
-    ("s for all", lambda r: short(r["seconds"])),
-    ("sequences", lambda r: f"{r['sequences']}" + f" ({r['failed']} failed)" * (r["failed"] > 0)),
-    ("setting", lambda r: r["setting"]),
-)
-MOTION_LEGEND = (
-    "Clustering error in percent over 120 sequences of two motions and 35 of three; *paper*: the "
-    "mean that the authors print. "
-    f"{MARK} the authors, or we, chose some of these settings by looking at the labels of these "
-    "sequences (named in table.csv)."
-)
-_SUMMARIES: dict[str, Callable[[CellStore], list[Row]]] = {
-    "parameters": parameter_rows,
-    "memory": memory_rows,
-    "hopkins155": motion_rows,
-    "views": view_rows,
-}
-
-
-# Writing ------------------------------------------------------------------------------------
-
-
-def to_csv(rows: list[Row]) -> str:
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: _csv_value(v) for k, v in row.items()})
-    return text.getvalue()
-
-
-def _csv_value(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
-
-
-def to_markdown(store: CellStore, rows: list[Row]) -> str:
-    lines = [f"# {get(store.experiment).title}", ""]
-    if not rows:
-        lines.append("No cell has been computed yet.")
-    elif store.experiment == "parameters":
-        lines += _grid(PARAMETER_COLUMNS, rows)
-    elif store.experiment == "memory":
-        lines += [*_grid(MEMORY_COLUMNS, rows), "", MEMORY_LEGEND]
-    elif store.experiment == "hopkins155":
-        lines += [*_grid(MOTION_COLUMNS, rows), "", MOTION_LEGEND]
-    elif store.experiment == "views":
-        lines += [*_grid(VIEW_COLUMNS, rows), "", VIEW_LEGEND]
-    else:
-        lines += clustering_markdown(store, rows)
-    for note in _notes(store):
-        lines += ["", note]
-    return "\n".join(lines) + "\n"
-
-
-MEMORY_LEGEND = (
-    "Each row in a process of its own. On a GPU the peak is the allocator's, on a CPU the "
-    "process's resident set; *of which the steps* is the peak less what was held before the first "
-    "step. The paper's figures are of TensorFlow 1.8 on a V100."
-)
-
-
-def _notes(store: CellStore) -> list[str]:
-    """What a reader of these numbers must know: data, failures, versions and machines."""
-    records, failures = store.records(), store.failures()
-    notes = sorted({r["notes"] for r in records if r.get("notes")})
-    if failures:
-        reasons = sorted({f"{r['method']}: {r['failed']}" for r in failures})
-        notes.append(f"{len(failures)} cells failed. " + " ".join(reasons[:5]))
-    places = sorted({_place(r) for r in records})
-    return [f"Note: {note}" for note in notes] + [f"Measured with {place}." for place in places]
-
-
-def _place(record: Record) -> str:
-    where = record["machine"]
-    on = f"{where['cpus']} CPUs ({where['platform']})" + (
-        f", {where['gpu']}" if where["gpu"] else ""
-    )
-    return ", ".join(f"{k} {v}" for k, v in record["versions"].items()) + f" on {on}"
-
-
-def headline(record: Record) -> str:
-    """A finished cell in a few words."""
-    if "protocol" in record:
-        line = f"error {record['protocol']['error']:.2f}%, plain {record['plain']['error']:.2f}"
-        for name in ("raw", "start"):
-            if record.get(name):
-                line += f", {name} {record[name]['error']:.2f}"
-        return line
-    if "with_kmeans" in record:
-        return f"error {record['error']:.2f}%, with k-means {record['with_kmeans']:.2f}"
-    if "error" in record:
-        return f"error {record['error']:.2f}%"
-    if "seconds_a_step" in record:
-        peak = record["memory"]["peak_bytes"] / 2**20
-        return f"{peak:,.0f} MiB, {record['seconds_a_step']:.3g} s a step"
-    return f"{record['total']:,} parameters"
-
-
-def _grid(columns: tuple[tuple[str, Callable[[Row], str]], ...], rows: list[Row]) -> list[str]:
-    """A Markdown table; columns that would be empty are left out."""
-    cells = [[show(row) for _, show in columns] for row in rows]
-    kept = [c for c in range(len(columns)) if any(line[c] for line in cells)]
-    lines = [[columns[c][0] for c in kept], ["---" for _ in kept]]
-    lines += [[line[c].replace("|", "\\|") for c in kept] for line in cells]
-    return ["| " + " | ".join(line) + " |" for line in lines]
-
-
-def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
-    return "" if value is None else f"{value:{'+' if signed else ''}.{digits}f}"
-
-
-def _two(mean: float | None, median: float | None) -> str:
-    return _number(mean) + (f" / {median:.2f}" if median is not None else "")
-
-
-def _spread(mean: float, std: float | None) -> str:
-    return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+PARAMETERS = table("parameters", parameter_rows)
+MEMORY = table("memory", memory_rows)

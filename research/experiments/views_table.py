@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +20,11 @@ from research.machine import PeakMemory, versions
 
 from .cells import Cell, CellStore, Problem, Record
 from .pipeline import Session
+from .tables import Columns, Row, Table, deviation, short, with_spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Row = dict[str, Any]
 VIEW_TRIALS = 5
 CHANGES = "geometry", "crop", "light", "mirror", "color"  # whose strengths differ between datasets
 VIEW_PROBLEMS = {
@@ -137,7 +136,7 @@ def view_rows(store: CellStore) -> list[Row]:
             "method": method,
             "title": VIEW_METHODS[method][0],
             "error_mean": statistics.fmean(r["error"] for r in records),
-            "error_std": _spread([r["error"] for r in records]),
+            "error_std": deviation([r["error"] for r in records]),
             "kmeans_mean": statistics.fmean(r["with_kmeans"] for r in records),
             "nmi_mean": statistics.fmean(r["nmi"] for r in records),
             "seeds": len(records),
@@ -154,35 +153,19 @@ def view_rows(store: CellStore) -> list[Row]:
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
 
 
-def _spread(values: list[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
 def _strength(records: list[Record], name: str) -> float | None:
     taken = [r["strengths"].get(name, 0.0) for r in records if r["strengths"]]
     return statistics.fmean(taken) if taken else None
-
-
-def _error(row: Row) -> str:
-    spread = row["error_std"]
-    return f"{row['error_mean']:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
 def _changes_of(row: Row) -> str:
     return ", ".join(f"{name} {row[name]:.2g}" for name in CHANGES if row[name])
 
 
-def short(value: float | None) -> str:
-    """Three digits of a value, all digits of its whole part; empty for None."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-VIEW_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+VIEW_COLUMNS: Columns = (
     ("dataset", lambda r: r["dataset"]),
     ("training", lambda r: r["title"]),
-    ("closed form afterwards", _error),
+    ("closed form afterwards", lambda r: with_spread(r["error_mean"], r["error_std"])),
     ("k-means afterwards", lambda r: f"{r['kmeans_mean']:.2f}"),
     ("NMI", lambda r: f"{r['nmi_mean']:.3f}"),
     ("seeds", lambda r: str(r["seeds"])),
@@ -203,6 +186,9 @@ VIEW_LEGEND = (
     "training, and the final clustering. *No training* is the closed form on the samples. The "
     "changes are means over the seeds of the strengths that were chosen without labels."
 )
+
+
+VIEWS = Table(view_rows, VIEW_COLUMNS, VIEW_LEGEND)
 
 
 def draw_views(axes: Axes, rows: list[Row]) -> None:

@@ -1,11 +1,14 @@
-"""Several processes fill one experiment: each takes the next unit of cells that nobody has."""
+"""The cells of an experiment, computed here or by several processes, each taking the next unit."""
 
 from __future__ import annotations
 
 import multiprocessing
+import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,43 @@ import torch
 from dcfsc.errors import InputError
 from dcfsc.machine import available_cpus
 
-from . import catalog
-from .cells import Cell, CellStore
-from .outcome import Outcome, run_cell
+from . import catalog, tables
+from .cells import Cell, CellStore, one_line, without_folders
 from .pipeline import Session
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell; ``line`` says it to a person."""
+
+    failed: bool
+    line: str
+
+
+def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Outcome:
+    """Compute and store one cell, or store why not."""
+    store = session.store
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
+            record = experiment.measure(cell, session)
+    except Exception as error:  # one cell must not take a night's run with it
+        reason = one_line(error)
+        store.fail(cell, reason, time.perf_counter() - start)
+        session.release()
+        return Outcome(True, reason)
+    seconds = time.perf_counter() - start
+    said = list(dict.fromkeys(without_folders(str(w.message)) for w in caught))
+    store.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
+    return Outcome(False, f"{tables.headline(record)} ({duration(seconds)})")
+
+
+def duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 def fill(

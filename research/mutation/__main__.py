@@ -1,16 +1,14 @@
 """How many small bugs, put into a folder of the library one at a time, do its tests notice?
 
-    python -m research.mutation spectral --sample 150 --jobs 8 --json spectral.json
-    python -m research.mutation metrics affinity --sample 150 --jobs 8 --json others.json
-    python -m research.mutation --merge spectral.json others.json \
+    python -m research.mutation spectral affinity --sample 150 --jobs 8 \
         --json results/benchmarks/mutation.json
 
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
 then runs the tests that execute its statement, quickest first, until one fails, in a forked process
 that has imported everything but dcfsc. A mutant that no test executes has survived, and one that
 takes ten times as long as the unchanged code is killed. CPU only; nothing is needed beside what the
-tests need. Commands for several folders may run side by side, each with a file of its own, which
---merge puts together. (mutmut 3 leaves out what stands outside functions or under decorators.)
+tests need. Each folder is a row of the file, and the row "core" is of the folders together. (mutmut
+3 leaves out what stands outside functions or under decorators.)
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import ast
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -27,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
@@ -59,43 +59,11 @@ TESTS = {
 }
 # The folders that the total is taken over; in the others most changes change speed alone.
 CORE = ("self_expression", "affinity", "spectral", "representations", "training", "metrics")
-# Files, and functions, classes or constants of files, that are left out, and why.
-PROCESSES = "several processes, which tests/processes starts anew"
-ESTIMATE = "an estimate of memory, compared with measured peaks within a factor"
-BLOCKS = "how much is held or done at a time, which changes memory and speed alone"
-SKIPPED = {
-    "neighbors/half_kernel.py": "a CUDA kernel",
-    "neighbors/sharded.py": PROCESSES,
-    "spectral/sharded.py": PROCESSES,
-    "self_expression/products.py": "half-precision products of a GPU",
-    "self_expression/triangular.py:triangular_inverse": "chooses what only a GPU is given",
-    "self_expression/dense.py:dense_self_expression_memory": ESTIMATE,
-    "self_expression/elastic_net.py:elastic_net_self_expression_memory": ESTIMATE,
-    "self_expression/joint_affinity.py:joint_affinity_memory": ESTIMATE,
-    "self_expression/kernel.py:kernel_sparse_self_expression_memory": ESTIMATE,
-    "self_expression/low_rank.py:low_rank_representation_memory": ESTIMATE,
-    "self_expression/low_rank.py:low_rank_subspace_memory": ESTIMATE,
-    "self_expression/matching_pursuit.py:orthogonal_matching_pursuit_memory": ESTIMATE,
-    "self_expression/sparse.py:sparse_self_expression_memory": ESTIMATE,
-    "affinity/doubly_stochastic.py:BLOCK": BLOCKS,
-    "affinity/nearest_codes.py:BLOCK": BLOCKS,
-    "neighbors/approximate.py:_TILE_BYTES": BLOCKS,
-    "neighbors/exact.py:_TILE_BYTES": BLOCKS,
-    "neighbors/exact.py:_GATHER_BYTES": BLOCKS,
-    "neighbors/exact.py:_DIRECT_BYTES": BLOCKS,
-    "neighbors/half_filter.py:_BOUND_BYTES": BLOCKS,
-    "neighbors/half_filter.py:_CHUNK_ROWS": BLOCKS,
-    "self_expression/elastic_net.py:_CPU_BLOCK": BLOCKS,
-    "self_expression/gram.py:CHUNK_ELEMENTS": BLOCKS,
-    "self_expression/gram.py:_COLUMN_BLOCK": BLOCKS,
-    "self_expression/matching_pursuit.py:_GRAM_BYTES": BLOCKS,
-    "self_expression/sparse.py:_SCAN": BLOCKS,
-    "self_expression/triangular.py:_LEAF": BLOCKS,
-    "spectral/confidence.py:CHUNK": BLOCKS,
-    "spectral/descent.py:_CHUNK_ELEMENTS": BLOCKS,
-    "spectral/exchange.py:_PADDED_ELEMENTS": BLOCKS,
-    "training/chunked.py:EVALUATION_CHUNK": BLOCKS,
-}
+# Files, and functions of files, that are left out: see skipped.toml.
+SKIPPED = tomllib.loads(Path(__file__).with_name("skipped.toml").read_text(encoding="utf-8"))
+# An estimate is compared with measured peaks within a factor; the size of a block changes memory
+# and speed alone.
+ROUGH = re.compile(r"\w+_memory|_?[A-Z_]*(BLOCK|BYTES|CHUNK|TILE|ELEMENTS)[A-Z_]*")
 SLOWER, FLOOR = 10, 5.0  # a test may take SLOWER times its CPU seconds and FLOOR more
 MEMORY = 8 << 30  # bytes that a mutant may take
 
@@ -123,7 +91,7 @@ def _edits(file: str) -> tuple[ast.Module, list[Edit]]:
     source = (PACKAGE / file).read_text()
     tree = ast.parse(source)
     skipped = {name.partition(":")[2] for name in SKIPPED if name.startswith(f"{file}:")}
-    return tree, edits(tree, source, skipped)
+    return tree, edits(tree, source, lambda name: name in skipped or bool(ROUGH.fullmatch(name)))
 
 
 class Session:
@@ -299,8 +267,6 @@ def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator
 def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     paths = TESTS.get(folder, [f"tests/{folder}"])
     mutants = everything = mutants_of(folder)
-    if options.only:
-        mutants = [m for m in mutants if m.file.endswith(tuple(options.only))]
     if options.sample and options.sample < len(mutants):
         chosen = random.Random(options.seed).sample(range(len(mutants)), options.sample)
         mutants = [mutants[i] for i in sorted(chosen)]
@@ -333,42 +299,37 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", nargs="*", help="folders below src/dcfsc")
-    parser.add_argument("--only", nargs="*", help="files of them, by the ends of their names")
+    parser.add_argument("folders", nargs="+", help="folders below src/dcfsc")
     parser.add_argument("--sample", type=int, help="so many mutants of a folder, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--list-survivors", action="store_true")
-    parser.add_argument("--merge", nargs="+", type=Path, help="files of earlier commands")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if bool(options.folders) == bool(options.merge):
-        parser.error("give folders, or files to merge")
-    here, options.quiet = Path.cwd(), True
+    if options.json:
+        options.json = options.json.absolute()
     os.chdir(ROOT)
     figures = {folder: examine(folder, options) for folder in options.folders}
-    if options.json:
-        options.json, merged = here / options.json, [here / path for path in options.merge or ()]
-        write(options, figures, [json.loads(path.read_text())["figures"] for path in merged])
+    options.quiet = True
+    from research import record  # imports dcfsc, which no mutant must find imported
+
+    for folder, row in figures.items():
+        row |= {"seed": options.seed, "sample": options.sample, "command": record.command()}
+        rows = record.finish_row(options, "mutation", folder, row)
+        core = total_of([rows[name] for name in CORE if name in rows])
+        record.finish_row(options, "mutation", "core", core)
 
 
-def write(options: argparse.Namespace, figures: dict[str, Any], earlier: list[Any]) -> None:
-    """A row for each folder, with its command, machine and code; the total of a merger."""
-    from research.benchmarks import measure  # imports dcfsc, which no mutant must find imported
-
-    if not earlier:
-        command = measure.record_of("mutation", {})["command"]
-        for folder, found in figures.items():
-            row = {"seed": options.seed, "sample": options.sample, "command": command, **found}
-            measure.finish_row(options, "mutation", folder, row)
-        return
-    rows = {folder: row for part in earlier for folder, row in part.items()}
-    known = [rows[folder] for folder in CORE if folder in rows]
-    core = {name: sum(row[name] for row in known) for name in ("mutants", "tried", "killed")}
-    core["percent"] = 100 * core["killed"] / core["tried"]
-    expected = sum(row["mutants"] * row["killed"] / row["tried"] for row in known)
-    core["percent_of_all"] = 100 * expected / core["mutants"]
-    measure.write_json(options.json, measure.record_of("mutation", rows, core=core))
+def total_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The folders together, and what share of all mutants would be killed."""
+    total: dict[str, Any] = {
+        name: sum(row[name] for row in rows) for name in ("mutants", "tried", "killed")
+    }
+    if rows:
+        total["percent"] = 100 * total["killed"] / total["tried"]
+        expected = sum(row["mutants"] * row["killed"] / row["tried"] for row in rows)
+        total["percent_of_all"] = 100 * expected / total["mutants"]
+    return total
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ statements with the comment "not mutated: <why>" on one of their lines.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 MARK = "# not mutated"
@@ -37,21 +37,21 @@ class Edit(NamedTuple):
         setattr(self.node, self.field, self.value)
 
 
-def edits(tree: ast.Module, source: str, skipped: set[str]) -> list[Edit]:
+def edits(tree: ast.Module, source: str, is_skipped: Callable[[str], bool]) -> list[Edit]:
     """Every change to be made to a module, in a fixed order, none of them made.
 
-    ``skipped`` names functions, classes and module-level names that are left out.
+    ``is_skipped`` tells which functions, classes and module-level names are left out.
     """
-    found = _Edits(source, skipped)
+    found = _Edits(source, is_skipped)
     found.block(tree, "body", set(), None)
     return found.all
 
 
 class _Edits:
-    def __init__(self, source: str, skipped: set[str]) -> None:
+    def __init__(self, source: str, is_skipped: Callable[[str], bool]) -> None:
         self.all: list[Edit] = []
         self.marked = {i for i, text in enumerate(source.splitlines(), 1) if MARK in text}
-        self.skipped = {"__repr__", "__str__", *skipped}
+        self.is_skipped = is_skipped
 
     def block(self, parent: Any, field: str, bound: set[str], function: Any) -> None:
         """``bound``: the names that have a value already; ``function``: where we are."""
@@ -60,7 +60,7 @@ class _Edits:
             lines = range(node.lineno, max(last, node.lineno) + 1)
             if _left_out(node) or self.marked & {*lines}:
                 continue
-            if function is None and _stored(node) & self.skipped:
+            if function is None and any(map(self.is_skipped, _stored(node))):
                 continue
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 self.definition(node)
@@ -79,7 +79,7 @@ class _Edits:
             bound |= _stored(node)
 
     def definition(self, node: Any) -> None:
-        if node.name in self.skipped:
+        if node.name in ("__repr__", "__str__") or self.is_skipped(node.name):
             return
         if isinstance(node, ast.ClassDef):
             self.block(node, "body", set(), None)

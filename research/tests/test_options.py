@@ -30,7 +30,6 @@ CASES = {
     ("reproduce", "--dry-run"): (SMOKE, ("--dry-run",), "files"),
     ("reproduce", "--force"): (SMOKE, ("--force",), "files"),
     ("reproduce", "--jobs"): (SMOKE, ("--jobs", "2"), "files"),
-    ("reproduce", "--shard"): (DRY, ("--shard", "0/99"), "text"),
     ("reproduce", "--quiet"): (DRY, ("--quiet",), "words"),
 }
 
@@ -109,7 +108,6 @@ def test_an_option_has_an_effect_or_is_refused(
         (("--methods", "no_such"), "unknown method"),
         (("--clusters", "2"), "has no clusters to choose"),
         (("--datasets", "orl"), "has no datasets to choose"),
-        (("--shard", "3/2"), "shard must be (i, n) with 0 <= i < n"),
     ],
 )
 def test_a_refusal_says_why(

@@ -432,9 +432,9 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    from research.benchmarks import measure
+    from research import record
 
-    parser = measure.parser(__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = record.parser(__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--count", type=int, default=1000, help="mutations of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS)
@@ -442,7 +442,7 @@ def main() -> int:
     kinds = KINDS if options.kind is None else (options.kind,)
     results = list(outcomes(options.count, options.seed, kinds))
     figures = summary(results)
-    measure.finish(options, "forged", figures)
+    record.finish(options, "forged", figures)
     return int(bool(figures["failures"]))
 
 

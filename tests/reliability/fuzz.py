@@ -28,14 +28,14 @@ import watched
 from odd_arrays import CONTENTS, DEFECTS, TYPES, Recipe
 
 from dcfsc.estimators.registry import METHODS
-from research.benchmarks import measure
+from research import record
 
 AFFINITIES, ASSIGNMENTS = ("topk", "symmetric", "low_rank"), ("kmeans", "discretize", "cluster_qr")
 FORMS = ("auto", "samples", "features")
 
 
 def main() -> int:
-    parser = measure.parser(__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = record.parser(__doc__.splitlines()[0])  # type: ignore[union-attr]
     for name, help_ in (
         ("count", "malformed files to read"),
         ("arrays", "odd arrays to cluster"),
@@ -58,7 +58,7 @@ def main() -> int:
             begin = time.perf_counter()
             figures[name] = run()
             figures[name]["wall_seconds"] = round(time.perf_counter() - begin, 1)
-    measure.finish(options, "reliability", figures)
+    record.finish(options, "reliability", figures)
     runs = figures.get("runs", {})
     found = any(figures.get(name, {}).get("failures") for name in ("files", "arrays"))
     return int(found or any(runs[k]["wrong"] for k in ("kills", "races") if k in runs))

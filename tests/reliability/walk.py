@@ -508,9 +508,9 @@ def main() -> int:
     begin = time.perf_counter()
     found = summed(measured(chosen, min(options.jobs, len(chosen)), options.tell))
     found["wall_seconds"] = round(time.perf_counter() - begin, 1)
-    from research.benchmarks import measure
+    from research import record
 
-    measure.finish(options, "walk", found)
+    record.finish(options, "walk", found)
     return int(bool(found["wrong"]))
 
 

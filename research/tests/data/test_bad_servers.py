@@ -14,7 +14,6 @@ import pytest
 from dcfsc.errors import InputError
 from research.data import download
 
-pytest.importorskip("pooch")
 CONTENT = bytes(range(256)) * 2000
 PATIENCE_SECONDS = 600  # of a server that says nothing, or of a client of a slow one
 CHECKSUM = hashlib.sha256(CONTENT).hexdigest()

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 def test_all_are_present():
-    names = {info.name for info in describe() if info.present}
+    names = {info.name for info in describe() if info.location}
     assert {"orl", "eyaleb", "coil100", "mnist", "hopkins155"} <= names
 
 

@@ -4,9 +4,8 @@ import pytest
 
 from dcfsc.errors import InputError
 from research.experiments import catalog, names, paper
-from research.experiments.methods import METHODS, get_method
+from research.experiments.methods import METHODS
 from research.experiments.protocols import PROTOCOLS
-from research.experiments.reproduce import deal
 
 ALL = [(name, catalog.get(name).plan()) for name in names()]
 
@@ -39,31 +38,11 @@ def test_ten_trials_of_every_method(name, methods):
     assert [c.seed for c in cells if c.method == "dcfsc"] == list(range(10))
 
 
-def test_lambda_is_swept_and_shares_its_cells_with_coil100():
+def test_lambda_is_swept():
     cells = catalog.get("lambda").plan()
     assert len(cells) == 7 * 10 + 10
     assert sorted({c.lam for c in cells if c.method == "dcfsc-fast"}) == list(paper.LAMBDAS)
-    shared = {(c.method, c.lam) for c in cells if c.twin}
-    assert shared == {("dcfsc-fast", 10.0), ("dsc", None)}
-    others = {("coil100", c.method, c.key) for c in catalog.get("coil100").plan()}
-    assert {c.twin for c in cells if c.twin} <= others
-    assert PROTOCOLS["coil100"].dcfsc(100)["lam"] == catalog.COIL100_LAM
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-@pytest.mark.parametrize(("name", "cells"), ALL, ids=names())
-def test_shards_partition_the_cells_and_keep_seed_free_fits_together(name, cells, count):
-    parts = [deal(cells, (i, count)) for i in range(count)]
-    assert sorted(c.name for part in parts for c in part) == sorted(c.name for c in cells)
-    for part in parts:
-        mine = {catalog.unit(c) for c in part}
-        assert [c for c in cells if catalog.unit(c) in mine] == part
-
-
-@pytest.mark.parametrize("shard", [(1, 1), (-1, 2), (0, 0), (2, 2)])
-def test_an_impossible_shard_is_refused(shard):
-    with pytest.raises(InputError, match="shard must be"):
-        deal([], shard)
+    assert {c.lam for c in cells if c.method == "dsc"} == {None}
 
 
 def test_unknown_names_and_options_are_refused():
@@ -79,8 +58,6 @@ def test_unknown_names_and_options_are_refused():
         catalog.get("eyaleb").plan(clusters=[39])
     with pytest.raises(InputError, match="at least 1"):
         catalog.get("orl").plan(trials=0)
-    with pytest.raises(InputError, match="unknown method 'nope'"):
-        get_method("nope")
 
 
 def test_protocol_values():

@@ -90,19 +90,6 @@ def test_what_another_process_adds_is_seen(tmp_path):
     assert len(store.path(TRIAL).read_text().splitlines()) == 1
 
 
-def test_a_twin_is_taken_over_under_the_new_name(tmp_path):
-    problem = Problem("coil100", 100)
-    there = Cell("coil100", "dsc", problem, 1, 1)
-    here = Cell("lambda", "dsc", problem, 1, 1, twin=("coil100", "dsc", "trial-01"))
-    store = CellStore(tmp_path, "lambda")
-    assert store.load_twin(here) is None
-    CellStore(tmp_path, "coil100").save(there, {**there.identity(), "seconds": 7.0})
-    copied = store.load_twin(here)
-    assert copied["experiment"] == "lambda"
-    assert copied["seconds"] == 7.0
-    assert copied["copied_from"] == "coil100/dsc/trial-01"
-
-
 def test_only_abandoned_parts_are_removed(tmp_path):
     store = CellStore(tmp_path, "orl")
     store.save(TRIAL, {})

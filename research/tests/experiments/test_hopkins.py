@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from research.experiments import catalog, hopkins, reproduce
+from research.experiments.catalog import summarize
 from research.experiments.cells import CellStore
-from research.experiments.tables import summarize
 
 
 def test_every_method_runs_on_every_sequence():

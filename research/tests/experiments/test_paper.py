@@ -38,5 +38,5 @@ def test_only_what_the_text_says_of_the_bar_charts():
 
 @pytest.mark.parametrize("table", paper.NETWORKS.values(), ids=list(paper.NETWORKS))
 def test_layers_sum_to_the_printed_totals(table):
-    assert sum(table.dcfsc_layers) == table.dcfsc_total
-    assert sum(table.dsc_layers) + table.n**2 == table.dsc_total
+    assert sum(table["dcfsc"]["layers"]) == table["dcfsc"]["total"]
+    assert sum(table["dsc"]["layers"]) + table["n"] ** 2 == table["dsc"]["total"]

@@ -66,7 +66,7 @@ def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", dying)
     session = Session(CellStore(tmp_path, "memory"), "cpu")
-    with pytest.raises(RuntimeError, match="process ended with 1: InputError: too little"):
+    with pytest.raises(RuntimeError, match="process ended: InputError: too little"):
         measure_step(Cell("memory", "dcfsc", TINY), session)
 
 

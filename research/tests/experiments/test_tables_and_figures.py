@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from research.experiments import paper, render
-from research.experiments.catalog import get
+from research.experiments.catalog import get, summarize
 from research.experiments.cells import CellStore
-from research.experiments.tables import summarize
 
 pytestmark = pytest.mark.slow
 

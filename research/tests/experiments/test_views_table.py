@@ -95,7 +95,7 @@ def test_the_table_has_a_row_for_each_method(finished):
         assert f"| digits | {title} |" in table
     assert "closed form afterwards" in table
     run = json.loads(next((out / "views" / "runs").glob("*.json")).read_text())
-    assert run["computed"] == 4
+    assert run["figures"]["computed"] == 4
 
 
 def test_bars_stand_around_the_tick_of_their_dataset():

@@ -1,13 +1,4 @@
-"""The neighbor scan on a GPU against float64: errors and times over many shapes, as JSON.
-
-    python -m research.benchmarks.check_cuda_topk --json results/benchmarks/cuda_topk.json
-
-For each case the fused kernel, the same filter by PyTorch's products and the plain float32 scan
-must return the k largest magnitudes of every sampled row: "excess" is by how much an entry left
-out exceeds the smallest one returned, in units of |q| max |y| (float32's rounding is about 1e-7),
-and must be below 1e-6. "bounds" compares the kernel's bounds with PyTorch's. The large cases are
-only timed and checked on a sample of rows.
-"""
+"""The exact neighbor scan on a GPU: is it right, and from how many rows on does the filter pay?"""
 
 from __future__ import annotations
 
@@ -22,10 +13,51 @@ from torch import Tensor
 from dcfsc.neighbors import half_filter, largest_inner_products
 from dcfsc.neighbors.half_filter import HalfFilter
 
-from .measure import finish, parser, timed
+from .measure import Figures, benchmark, interleaved, timed
 
 ALLOWED = 1e-6
 SAMPLE = 256
+SMALL = ((1000, 3), (5003, 16), (20_000, 33), (20_000, 64), (9000, 130), (20_000, 500))
+KINDS = ("subspaces", "ties", "duplicates", "uneven", "zeros")
+SCANNED = (("subspaces", 16), ("subspaces", 64), ("duplicates", 64), ("ties", 64))
+SIZES = (10_000, 20_000, 40_000, 80_000, 100_000, 120_000, 200_000)
+
+
+@benchmark
+def scan(repeats: int = 5) -> list[Figures]:
+    """Milliseconds of the plain neighbor scan in float32 and of the half-precision filter.
+
+    The 16 largest |y_i . y_j| of every row: of points of 20 subspaces, copies, and rows that are
+    nearly the same, which the filter can prove nothing about.
+    """
+    figures = []
+    for kind, d in SCANNED:
+        for n in SIZES:
+            Y = rows(n, d, kind)
+            search = partial(largest_inner_products, Y, Y, 16, diagonal=0)
+            both = {name: partial(search, scan=name) for name in ("plain", "half")}
+            seconds = interleaved(both, repeats)  # a first run builds kernels
+            times = {name: 1e3 * row["median"] for name, row in seconds.items()}
+            figures.append({"rows": kind, "d": d, "N": n, "milliseconds": times})
+    return figures
+
+
+@benchmark
+def cuda_topk() -> Figures:
+    """The neighbor scan against float64: errors and times over many shapes.
+
+    For each case the fused kernel, the same filter by PyTorch's products and the plain float32 scan
+    must return the k largest magnitudes of every sampled row: "excess" is by how much an entry left
+    out exceeds the smallest one returned, in units of |q| max |y| (float32's rounding is about
+    1e-7), and must be below 1e-6. "bounds" compares the kernel's bounds with PyTorch's. The large
+    cases are only timed and checked on a sample of rows.
+    """
+    cases = [case(n, d, kind, 5, plain=True) for n, d in SMALL for kind in KINDS]
+    for n, d in ((70_000, 500), (200_000, 64), (1_000_000, 64)):
+        cases.append(case(n, d, "subspaces", 8, plain=n <= 200_000))
+    scans = [c[s] for c in cases for s in ("kernel", "products", "plain") if s in c]
+    right = all(s["right"] for s in scans)
+    return {"kernel_error": half_filter._failed, "all_right": right, "cases": cases}
 
 
 def rows(n: int, d: int, kind: str) -> Tensor:
@@ -92,9 +124,9 @@ def bounds_gap(Y: Tensor) -> float | None:
     return float((ours - theirs).abs().max())
 
 
-def case(n: int, d: int, kind: str, k: int, plain: bool) -> dict[str, Any]:
+def case(n: int, d: int, kind: str, k: int, plain: bool) -> Figures:
     Y = rows(n, d, kind)
-    result: dict[str, Any] = {"N": n, "d": d, "rows": kind, "k": k, "bounds": bounds_gap(Y)}
+    result: Figures = {"N": n, "d": d, "rows": kind, "k": k, "bounds": bounds_gap(Y)}
     scans = {"kernel": "half", "products": "half"} | ({"plain": "plain"} if plain else {})
     for name, scan in scans.items():
         run = partial(largest_inner_products, Y, Y, k, diagonal=0, scan=scan)  # type: ignore[arg-type]
@@ -112,23 +144,3 @@ def case(n: int, d: int, kind: str, k: int, plain: bool) -> dict[str, Any]:
             "added_bytes": torch.cuda.max_memory_allocated() - before,
         }
     return result
-
-
-def main() -> int:
-    options = parser(__doc__)
-    options.add_argument("--largest", type=int, default=1_000_000, help="0: only the small cases")
-    args = options.parse_args()
-    figures: list[dict[str, Any]] = []
-    for n, d in ((1000, 3), (5003, 16), (20_000, 33), (20_000, 64), (9000, 130), (20_000, 500)):
-        for kind in ("subspaces", "ties", "duplicates", "uneven", "zeros"):
-            figures.append(case(n, d, kind, 5, plain=True))
-    for n, d in ((70_000, 500), (200_000, 64), (args.largest, 64)):
-        if n <= args.largest:
-            figures.append(case(n, d, "subspaces", 8, plain=n <= 200_000))
-    finish(args, "cuda_topk", {"kernel_error": half_filter._failed, "cases": figures})
-    scans = [c[s] for c in figures for s in ("kernel", "products", "plain") if s in c]
-    return 0 if all(s["right"] for s in scans) else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,7 +1,5 @@
 """Folders of photographs, as a user has them: error, seconds, memory and what a model takes.
 
-    DCFSC_DATA=... python -m research.benchmarks.bench_photos --json results/benchmarks/photos.json
-
 Each row is one `dcfsc fit` of a folder, in a process of its own, without a report. "photographs" is
 photos/ under $DCFSC_DATA, by pixels and by the features of EfficientNet-Lite0, without a cache;
 "sizes" are 500 views of ten objects of COIL-100, tinted by object and saved as JPEG at 224 x 224,
@@ -19,7 +17,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,14 +26,31 @@ from dcfsc import EncoderFeatures
 from dcfsc.metrics import clustering_error
 from research.data import data_root, load
 
-from .measure import finish_row, parser
+from .measure import Figures, Rows, benchmark
 
 SIZES = ("chosen", "32x32", "40x40", "64x64", "224x224")
 LARGE = (3000, 4000)
 DISTINCT = 40
 
 
-def fitted(folder: Path, K: int, device: str, *options: str) -> dict[str, Any]:
+@benchmark
+def photos(device: str = "cpu") -> Rows:
+    """Folders of photographs, as a user has them: error, seconds, memory and what a model takes."""
+    source = data_root() / "photos"
+    with tempfile.TemporaryDirectory() as place:
+        yield "photographs", photographs(source, device)
+        folder = Path(place, "tinted")
+        tinted(folder)
+        asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
+        yield "sizes", {size: fitted(folder, 10, device, *words) for size, words in asked.items()}
+        row = {}
+        for n in (40, 5000):
+            many_large(source, Path(place, str(n)), n)
+            row[str(n)] = fitted(Path(place, str(n)), 10, device)
+        yield "large", row
+
+
+def fitted(folder: Path, K: int, device: str, *options: str) -> Figures:
     """One `dcfsc fit`: its error, and what it took."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place, "run")
@@ -84,7 +98,7 @@ def tinted(folder: Path) -> None:
             )
 
 
-def large(source: Path, folder: Path, n: int) -> None:
+def many_large(source: Path, folder: Path, n: int) -> None:
     """n files of 12 million pixels, of which 40 differ."""
     random = np.random.default_rng(0)
     files = sorted(source.rglob("*.jpg"))
@@ -102,7 +116,7 @@ def large(source: Path, folder: Path, n: int) -> None:
         os.link(originals / f"{i % DISTINCT}.jpg", folder / f"{i:05d}.jpg")
 
 
-def photographs(source: Path, device: str) -> dict[str, Any]:
+def photographs(source: Path, device: str) -> Figures:
     figures = {
         "pixels": fitted(source, 12, device),
         "encoder": fitted(source, 12, device, "--features", "encoder"),
@@ -112,30 +126,3 @@ def photographs(source: Path, device: str) -> dict[str, Any]:
     labels = KMeans(12, n_init=10, random_state=0).fit_predict(Z)
     figures["k-means"] = {"error": clustering_error(data.y, labels)}
     return figures
-
-
-def main() -> None:
-    options = parser(__doc__, device="cpu")
-    options.add_argument("--only", choices=("photographs", "sizes", "large"))
-    options.add_argument("--large", type=int, nargs="*", default=(40, 5000))
-    args = options.parse_args()
-    source = data_root() / "photos"
-    with tempfile.TemporaryDirectory() as place:
-        if args.only in (None, "photographs"):
-            finish_row(args, "photos", "photographs", photographs(source, args.device))
-        if args.only in (None, "sizes"):
-            folder = Path(place, "tinted")
-            tinted(folder)
-            asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
-            row = {size: fitted(folder, 10, args.device, *words) for size, words in asked.items()}
-            finish_row(args, "photos", "sizes", row)
-        if args.only in (None, "large"):
-            row = {}
-            for n in args.large:
-                large(source, Path(place, str(n)), n)
-                row[str(n)] = fitted(Path(place, str(n)), 10, args.device)
-            finish_row(args, "photos", "large", row)
-
-
-if __name__ == "__main__":
-    main()
