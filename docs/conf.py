@@ -14,15 +14,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
-from sources import ROOT, evaluate
+import results_page
+from results_page import ROOT
 
 from dcfsc import __version__
+
+results_page.PAGE.write_text(results_page.page(), encoding="utf-8")
 
 project = "dcfsc"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Source"]
 author = "The dcfsc developers"
-copyright = "the dcfsc developers; MIT licence"
+copyright = "the dcfsc developers; MIT license"
 version = release = __version__
 
 extensions = [
@@ -69,10 +72,6 @@ napoleon_numpy_docstring = True
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 default_role = "code"
-
-# A number in the examples' text, from its file, as in the pages.
-MILLION = "results/benchmarks/scale_gpu.json:figures[N=1000000].seconds"
-rst_prolog = f".. |million| replace:: {evaluate(MILLION):.1f} seconds\n"
 
 # The examples' progress is not news; some package of theirs lets it through.
 logging.getLogger("dcfsc").setLevel(logging.WARNING)
