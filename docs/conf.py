@@ -86,8 +86,9 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 
 
 def link_to_the_repository(app: Any, name: str, source: list[str]) -> None:
-    """The pages of research/ are no part of the site."""
-    source[0] = source[0].replace("](../research/", f"]({REPOSITORY}/blob/main/research/")
+    """The pages of research/ and those at the top are no part of the site."""
+    for place in ("research/", "CONTRIBUTING.md"):
+        source[0] = source[0].replace(f"](../{place}", f"]({REPOSITORY}/blob/main/{place}")
 
 
 def setup(app: Any) -> None:
