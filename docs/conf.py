@@ -32,10 +32,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "numpydoc",
     "sphinx_gallery.gen_gallery",
     "cli_reference",
     "mathml",
-    "plain_docstrings",
+    "formulas",
 ]
 exclude_patterns = ["_build", "_extensions", "figures", "gallery"]
 
@@ -67,10 +68,8 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
-napoleon_google_docstring = True
-napoleon_numpy_docstring = True
-napoleon_use_rtype = False
-napoleon_use_ivar = True
+numpydoc_show_class_members = False  # autodoc lists them
+napoleon_numpy_docstring = False  # the solvers have sections in Google's style
 default_role = "code"
 
 # The examples' progress is not news; some package of theirs lets it through.
