@@ -99,11 +99,10 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
 def shown(value: Any, unit: str = "", digits: int | None = None) -> str:
     """A cell of a table; empty if the value is none that fits in one."""
     if isinstance(value, dict):
-        middle = value.get("mean", value.get("median"))
+        middle, spread = value.get("mean", value.get("median")), value.get("std")
         if digits is None and isinstance(middle, int | float):
-            digits = decimals(middle / UNITS.get(unit, 1))
-        spread = shown(value.get("std"), unit, digits)
-        return shown(middle, unit, digits) + (f" ± {spread}" if spread else "")
+            digits = decimals(middle / UNITS.get(unit, 1)) or int(bool(spread) and middle < 100)
+        return " ± ".join(filter(None, [shown(middle, unit, digits), shown(spread, unit, digits)]))
     if value is None or isinstance(value, list):
         return ""
     if isinstance(value, str | bool):
