@@ -73,8 +73,8 @@ format: $(VENV)/.dev
 
 # warnings are errors: a broken link, a page that nothing leads to, an example that fails
 docs: $(VENV)/.dev
+	$(BIN)/python docs/results_page.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
-	$(BIN)/python docs/measured.py
 
 # Every committed table and figure, from the cells in results/; what has none is computed. Of views,
 # not all cells were ever computed: naming some that were draws the table of all that are there.
@@ -93,4 +93,4 @@ bench-gpu: $(VENV)/.dev
 	$(BIN)/python -m research bench cuda $(ONLY)
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples
+	rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .mypy_cache docs/_build docs/examples docs/results.md

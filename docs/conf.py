@@ -14,25 +14,29 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
-from sources import ROOT, evaluate
+import results_page
+from results_page import ROOT
 
 from dcfsc import __version__
+
+results_page.PAGE.write_text(results_page.page(), encoding="utf-8")
 
 project = "dcfsc"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Source"]
 author = "The dcfsc developers"
-copyright = "the dcfsc developers; MIT licence"
+copyright = "the dcfsc developers; MIT license"
 version = release = __version__
 
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "numpydoc",
     "sphinx_gallery.gen_gallery",
     "cli_reference",
     "mathml",
-    "plain_docstrings",
+    "formulas",
 ]
 exclude_patterns = ["_build", "_extensions", "figures", "gallery"]
 
@@ -64,15 +68,9 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
-napoleon_google_docstring = True
-napoleon_numpy_docstring = True
-napoleon_use_rtype = False
-napoleon_use_ivar = True
+numpydoc_show_class_members = False  # autodoc lists them
+napoleon_numpy_docstring = False  # the solvers have sections in Google's style
 default_role = "code"
-
-# A number in the examples' text, from its file, as in the pages.
-MILLION = "results/benchmarks/scale_gpu.json:figures[N=1000000].seconds"
-rst_prolog = f".. |million| replace:: {evaluate(MILLION):.1f} seconds\n"
 
 # The examples' progress is not news; some package of theirs lets it through.
 logging.getLogger("dcfsc").setLevel(logging.WARNING)
@@ -87,8 +85,9 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 
 
 def link_to_the_repository(app: Any, name: str, source: list[str]) -> None:
-    """The pages of research/ are no part of the site."""
-    source[0] = source[0].replace("](../research/", f"]({REPOSITORY}/blob/main/research/")
+    """The pages of research/ and those at the top are no part of the site."""
+    for place in ("research/", "CONTRIBUTING.md"):
+        source[0] = source[0].replace(f"](../{place}", f"]({REPOSITORY}/blob/main/{place}")
 
 
 def setup(app: Any) -> None:

@@ -13,10 +13,12 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import results_page
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = results_page.PAGE  # written by the build of the documentation
 GENERATED = {"_build", "examples"}
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -25,17 +27,19 @@ def pages() -> list[Path]:
     """README.md first, then the other pages at the top, then those of docs/ and research/."""
     top = sorted(ROOT.glob("*.md"), key=lambda page: page.name != "README.md")
     below = [p for name in ("docs", "research") for p in sorted((ROOT / name).rglob("*.md"))]
-    return [*top, *(p for p in below if not GENERATED & {*p.parts})]
+    written = [p for p in below if not GENERATED & {*p.parts} and p != RESULTS]
+    return [*top, *written, RESULTS]
 
 
 @cache
 def tokens(page: Path) -> list[Token]:
-    return _MARKDOWN.parse(page.read_text(encoding="utf-8"))
+    text = results_page.page() if page == RESULTS else page.read_text(encoding="utf-8")
+    return _MARKDOWN.parse(text)
 
 
 def slug(heading: str) -> str:
     """The anchor of a heading, as GitHub and MyST make it."""
-    kept = re.sub(r"[^\w\- ]", "", re.sub(r"<!--.*?-->", "", heading).strip().lower())
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 
 
@@ -57,7 +61,7 @@ def broken(page: Path) -> list[str]:
     def exists(target: str) -> bool:
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        inside = file.exists() and ROOT in file.parents
+        inside = (file.exists() or file == RESULTS) and ROOT in file.parents
         return inside and (not anchor or anchor in anchors(file))
 
     return [target for target in targets(page) if not exists(target)]

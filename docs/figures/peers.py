@@ -1,13 +1,11 @@
-"""dcfsc and its peers, error against CPU seconds on each set: docs/images/peers.svg.
+"""dcfsc beside other libraries: error against CPU seconds on each data set: docs/images/peers.svg.
 
-python docs/figures/peers.py            # draw
-python docs/figures/peers.py --tables   # print the tables of docs/peers.md
+python docs/figures/peers.py
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +26,6 @@ STYLES = {
     "EVoC with K": ("v", GREEN),
     "SubKmeans (ClustPy)": ("X", MUTED),
 }
-COLUMNS = ("error, %", "NMI", "clusters", "noise, %", "seconds", "CPU seconds", "added MiB")
-KEYS = (
-    *("error.mean ± error.std", "nmi.mean", "clusters.mean", "noise_percent.mean"),
-    *("seconds.mean", "cpu_seconds.mean", "added_mib"),
-)
 
 
 def draw(figures: dict[str, Any]) -> None:
@@ -60,31 +53,5 @@ def draw(figures: dict[str, Any]) -> None:
     save(figure, "peers")
 
 
-def table(name: str, row: dict[str, Any]) -> str:
-    lines = [
-        f"<!-- table: {RESULT}:figures.{name}.methods | {' | '.join(KEYS)} -->",
-        f"| method | {' | '.join(COLUMNS)} |",
-        "| --- " * (len(COLUMNS) + 1) + "|",
-    ]
-    for method, r in row["methods"].items():
-        if "failed" in r:
-            continue
-        cells = (
-            f"{r['error']['mean']:.1f} ± {r['error']['std']:.1f}",
-            f"{r['nmi']['mean']:.3f}",
-            f"{r['clusters']['mean']:.0f}",
-            f"{r['noise_percent']['mean']:.0f}",
-            f"{r['seconds']['mean']:.2f}",
-            f"{r['cpu_seconds']['mean']:.2f}",
-            f"{r['added_mib']:.0f}",
-        )
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    figures = json.loads((Path(__file__).parents[2] / RESULT).read_text())["figures"]
-    if "--tables" in sys.argv:
-        print("\n\n".join(f"{name}\n\n{table(name, row)}" for name, row in figures.items()))
-    else:
-        draw(figures)
+    draw(json.loads((Path(__file__).parents[2] / RESULT).read_text())["figures"])

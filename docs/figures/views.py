@@ -1,4 +1,4 @@
-"""A digit, and random views of it by each change: docs/images/views.svg.
+"""A digit, and random views of it by each augmentation: docs/images/views.svg.
 
 python docs/figures/views.py
 """
@@ -12,15 +12,15 @@ from style import MUTED, save
 
 from dcfsc.views import Views
 
-CHANGES = ("geometry", "mirror", "light", "contrast", "hole", "noise")
+AUGMENTATIONS = ("geometry", "mirror", "light", "contrast", "hole", "noise")
 VIEWS = 8
 
 
 def main() -> None:
     digit = torch.from_numpy(load_digits().images[2:3]).float()[:, None] / 16
     digit = torch.nn.functional.interpolate(digit, size=(32, 32), mode="bicubic").clamp(0, 1)
-    figure, grid = plt.subplots(len(CHANGES), VIEWS + 1, figsize=(7.2, 5.0))
-    for row, name in zip(grid, CHANGES, strict=True):
+    figure, grid = plt.subplots(len(AUGMENTATIONS), VIEWS + 1, figsize=(7.2, 5.0))
+    for row, name in zip(grid, AUGMENTATIONS, strict=True):
         random = torch.Generator().manual_seed(1)
         views = Views((1, 32, 32), {name: 1.0})(digit.expand(VIEWS, 1, 32, 32), random)
         for axes, image in zip(row, (digit[0, 0], *views[:, 0]), strict=True):

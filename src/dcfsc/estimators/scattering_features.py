@@ -67,7 +67,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
 
     Attributes
     ----------
-    mean_ : ndarray (D,), components_ : ndarray (k, D), explained_variance_ : ndarray (k,)
+    mean_, components_, explained_variance_ : ndarrays (D,), (k, D) and (k,)
         Of the principal component analysis of the D coefficients; without ``center`` the mean is
         zero and the variances are mean squares.
     input_scale_ : float
