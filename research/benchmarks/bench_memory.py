@@ -19,6 +19,7 @@ from .measure import finish, in_a_process, parser, peak_rss, timed
 
 FEW: dict[str, dict[str, Any]] = {name: {"max_iter": 10} for name in ("ssc", "kssc", "lrr")}
 FEW |= {name: {"pretrain_epochs": 1, "steps": 2, "verbose": False} for name in ("dcfsc", "dsc")}
+FEW |= {"views": {"effort": "quick", "steps": 2, "verbose": False}}
 
 
 def one(method: str, n: int) -> dict[str, object]:
