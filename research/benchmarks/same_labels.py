@@ -22,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIONS = {"union 90": 3, "union 200": 5, "union 400": 8}  # samples and subspaces
-QUICK = {"epochs": 3, "pretrain_epochs": 3}
+QUICK = {"epochs": 3, "pretrain_epochs": 3, "effort": "quick"}
 
 
 def write_samples(file: str) -> None:

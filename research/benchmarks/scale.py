@@ -46,6 +46,7 @@ FIRST_FITTED = {
 # A few iterations are all that memory depends on.
 FEW: dict[str, Figures] = {name: {"max_iter": 10} for name in ("ssc", "kssc", "lrr")}
 FEW |= {name: {"pretrain_epochs": 1, "steps": 2, "verbose": False} for name in ("dcfsc", "dsc")}
+FEW |= {"views": {"effort": "quick", "steps": 2, "verbose": False}}
 
 
 class Stages(dict[str, float]):
@@ -247,7 +248,7 @@ def memory_of(method: str, n: int) -> Figures:
         "N": n,
         "peak_mib": (peak_resident() - before) / 2**20,
         "n_by_n_mib": n * n * 4 / 2**20,
-        "estimate_mib": estimate and estimate(n, 100, torch.float32) / 2**20,
+        "estimate_mib": estimate and estimate(n, 100, 4) / 2**20,
         "seconds": seconds,
     }
 

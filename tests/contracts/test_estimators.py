@@ -22,6 +22,7 @@ from dcfsc.networks import MLPSpec
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
+    "views": {"effort": "quick", "steps": 2, "batch_size": 32},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
     "ssc": {"max_iter": 20},  # of 150
 }
@@ -64,7 +65,7 @@ def expected_failures(estimator):
 
 def test_sparse_samples_are_labelled_as_dense_ones(subspaces):
     X = np.where(np.abs(subspaces.X) > 0.05, subspaces.X, 0.0)
-    for name in ("closed-form", "dcfsc"):
+    for name in ("closed-form", "dcfsc", "views"):
         dense, sparse = make(name).fit(X), make(name).fit(sp.csr_array(X))
         np.testing.assert_array_equal(sparse.labels_, dense.labels_)
         unseen = sp.csr_array(X[:7])
@@ -87,7 +88,7 @@ def test_noiseless_independent_subspaces_are_recovered_without_a_wrong_label(nam
     # A linear network keeps subspaces linear, as the statement needs.
     linear = {"network": MLPSpec(30, (), 30), "pretrain_epochs": 30}
     options = {"dcfsc": {**linear, "steps": 50}, "dsc": {**linear, "steps": 300}}
-    options["ssc"] = {"max_iter": None}
+    options |= {"views": {"steps": 40}, "ssc": {"max_iter": None}}
     labels = make(name, **options.get(name, {})).fit_predict(subspaces.X)
     assert clustering_error(subspaces.y, labels) == 0.0
 

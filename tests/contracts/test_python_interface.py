@@ -22,9 +22,10 @@ from dcfsc.runs.request import RunRequest
 
 FAST = {
     "dcfsc": {"pretrain_epochs": 2, "steps": 2},
+    "views": {"effort": "quick", "steps": 2, "batch_size": 32},
     "dsc": {"pretrain_epochs": 2, "steps": 2},
 }
-WITH_PREDICT = ["closed-form", "dcfsc"]
+WITH_PREDICT = ["closed-form", "dcfsc", "views"]
 over_all = pytest.mark.parametrize("name", METHODS)
 
 

@@ -15,12 +15,14 @@ from dcfsc.estimators import AutoencoderFeatures, ScatteringFeatures
 from dcfsc.estimators.registry import METHODS
 from dcfsc.io import synthetic
 
-SHORT: dict[str, Any] = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
+PAPERS: dict[str, Any] = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
+VIEWS: dict[str, Any] = {"effort": "quick", "steps": 1, "verbose": False}
+SHORT = {"dcfsc": PAPERS, "dsc": PAPERS, "views": VIEWS}
 HALVES = [torch.bfloat16, torch.float16]
 
 
 def options(name: str) -> dict[str, Any]:
-    return {"random_state": 0, "device": "cpu", **(SHORT if name in ("dcfsc", "dsc") else {})}
+    return {"random_state": 0, "device": "cpu", **SHORT.get(name, {})}
 
 
 @pytest.fixture(params=HALVES, ids=str)

@@ -25,6 +25,7 @@ TYPES = ("float64", "float32", "float16", "uint8", "int64", "bool")
 OPTIONS: dict[str, dict[str, Any]] = {
     "dcfsc": {"pretrain_epochs": 1, "steps": 1},
     "dsc": {"pretrain_epochs": 1, "steps": 1},
+    "views": {"effort": "quick", "steps": 1},
 }
 
 

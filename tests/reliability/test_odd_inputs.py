@@ -26,7 +26,12 @@ from dcfsc.runs.folder import read_run
 from dcfsc.runs.tables import write_labels
 
 TRAINING = {"pretrain_epochs": 1, "steps": 1, "verbose": False}
-FAST = {"dcfsc": TRAINING, "dsc": TRAINING, "closed-form": {"representation": "given"}}
+FAST = {
+    "dcfsc": TRAINING,
+    "dsc": TRAINING,
+    "views": {"effort": "quick", "steps": 1},
+    "closed-form": {"representation": "given"},
+}
 LONG = "n" * 300
 
 

@@ -174,7 +174,7 @@ def test_the_energy_is_the_sum_of_squares_of_all_rows():
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_no_number_ends_training(loss):
     with pytest.raises(InputError, match="training step 7; lower the learning rate"):
-        check_finite(loss, "train", 7, 0.1)
+        check_finite(loss, "training", 7, 0.1)
     check_finite(-1e300, "training", 7, 0.1)
 
 
@@ -438,7 +438,7 @@ def test_a_term_may_leave_the_latents_alone():
 def test_a_diverging_epoch_is_told():
     network = Tiny()
     options = {"batch_size": 20, "generator": torch.Generator(), "history": History()}
-    with pytest.raises(InputError, match="pretraining step 1; lower the learning rate"):
+    with pytest.raises(InputError, match="pre-training step 1; lower the learning rate"):
         pretrain(network, 1e200 * samples(), epochs=2, learning_rate=0.1, **options)
 
 

@@ -148,11 +148,12 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             raise ValueError("its checksum is wrong")
         if not isinstance(header["class"], str):
             raise ValueError("its class has no name")
+        header = renewed(header)
     except InputError:
         raise
     except Exception as error:  # the parsers fail in many ways on damaged bytes
         raise damaged(path, error) from error
-    return renewed(header), tensors
+    return header, tensors
 
 
 def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:

@@ -274,13 +274,9 @@ def write_parquet(path: Path, samples: Samples) -> None:
     ``x`` and ``y`` are the place in the report's view, ``neighbors`` the samples of largest
     affinity as ``{"ids": [...], "distances": [...]}`` with 1 - affinity / largest affinity.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError(
-            "a Parquet table needs the package pyarrow; install dcfsc[parquet]."
-        ) from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     columns = _columns(samples, pa)
     schema = pa.schema({name: kind for name, (kind, _) in columns.items()})
     with pq.ParquetWriter(path, schema) as writer:

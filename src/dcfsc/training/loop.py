@@ -49,6 +49,7 @@ def forward(
     return Pass(X, latent, expressed, reconstruction.to(X.dtype)), operator
 
 
+NAMES = {"pretrain": "pre-training", "train": "training"}  # of the phases
 Step = Callable[[], tuple[float, dict[str, float]]]  # takes a step, gives its loss and figures
 
 
@@ -72,7 +73,7 @@ def run_steps(
         for number in range(done + 1, steps + 1):
             start = time.perf_counter()
             loss, figures = step()
-            check_finite(loss, phase, number, optimizer.defaults["lr"])
+            check_finite(loss, NAMES[phase], number, optimizer.defaults["lr"])
             seconds = time.perf_counter() - start
             history.record(phase=phase, step=number, loss=loss, seconds=seconds, **figures)
             if checkpoint is not None:
@@ -251,6 +252,6 @@ def guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
 def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:
     if not abs(loss) < float("inf"):
         raise DivergenceError(
-            f"the loss became {loss} at {phase}ing step {step}; "
+            f"the loss became {loss} at {phase} step {step}; "
             f"lower the learning rate (now {learning_rate:g}) or rescale the data."
         )

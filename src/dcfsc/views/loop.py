@@ -154,7 +154,7 @@ def _record(
     for step, row in enumerate(rows, last - len(rows) + 1):
         named = dict(zip(parts[0], row, strict=True))
         loss = sum(row)
-        check_finite(loss, "train", step, schedule.learning_rate)
+        check_finite(loss, "training", step, schedule.learning_rate)
         history.record(phase="train", step=step, loss=loss, seconds=seconds, **named)
 
 
