@@ -48,9 +48,9 @@ def test_dir_lists_the_public_names_and_the_rooms_and_nothing_else() -> None:
     import dcfsc
 
     rooms = ("affinity", "io", "processes", "errors", "estimators")
-    rooms += ("features", "metrics")
-    rooms += ("neighbors", "networks", "report", "representations", "runs")
-    rooms += ("self_expression", "spectral", "training")
+    rooms += ("features", "graphs", "metrics")
+    rooms += ("neighbors", "networks", "pipeline", "report", "representations", "runs")
+    rooms += ("selection", "self_expression", "spectral", "training", "views")
     assert dir(dcfsc) == sorted([*dcfsc.__all__, *rooms])
     for room in rooms:
         assert getattr(dcfsc, room).__name__ == f"dcfsc.{room}"

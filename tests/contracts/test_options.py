@@ -289,7 +289,7 @@ def test_an_option_has_an_effect_or_is_refused(
         ((*FIT, "--assign", "kmean"), "unknown assign 'kmean'. Did you mean 'kmeans'?"),
         (
             (*VIEWS, "--pretrain-epochs", "3"),
-            "pretrain_epochs=3 has no effect with",
+            "has no option 'pretrain-epochs'; it belongs to dcfsc, dsc",
         ),
     ],
 )

@@ -282,7 +282,10 @@ def test_a_full_training_that_takes_hours_on_a_cpu_is_announced(
 
 
 class OfUnknownStability:
-    representation_, n_clusters_, stability_ = "given", 3, {}
+    representation_, n_clusters_ = "given", 3
+
+    def measure_stability(self, samples):
+        return {}
 
 
 def test_a_stability_that_is_not_known_is_an_error():

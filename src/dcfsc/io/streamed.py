@@ -308,6 +308,8 @@ def scratch_folder() -> Path:
 
 def cache_folder() -> Path:
     """The user's cache folder, whether it is there or not."""
-    from platformdirs import user_cache_dir
-
+    try:
+        from platformdirs import user_cache_dir
+    except ImportError:
+        return Path.home() / ".cache" / "dcfsc"
     return Path(user_cache_dir("dcfsc"))
