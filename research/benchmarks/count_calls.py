@@ -111,9 +111,9 @@ def functions_run(folder: Path, codes: set[CodeType]) -> set[Function]:
 def samples(problem: str) -> tuple[np.ndarray, int]:
     """Samples and their number of clusters."""
     if problem == "vectors":
-        from dcfsc import datasets
+        from dcfsc import io
 
-        return datasets.synthetic(600, 5, 4, 30, random_state=0).X, 5
+        return io.synthetic(600, 5, 4, 30, random_state=0).X, 5
     from sklearn.datasets import load_digits
 
     return load_digits().images[:600], 10

@@ -71,9 +71,10 @@ def main() -> None:
         write_samples(f"{folder}/samples.npz")
         ours = labels_of(ROOT, f"{folder}/samples.npz", f"{folder}/ours.npz")
         theirs = labels_of(Path(sys.argv[1]), f"{folder}/samples.npz", f"{folder}/theirs.npz")
-    for name, labels in ours.items():
-        same = "same" if np.array_equal(labels, theirs[name]) else ""
-        print(f"{name:40s} {same} ARI {adjusted_rand_score(labels, theirs[name]):.4f}")
+    for name in sorted(ours.keys() & theirs.keys()):
+        labels, other = ours[name], theirs[name]
+        same = "same" if np.array_equal(labels, other) else ""
+        print(f"{name:40s} {same} ARI {adjusted_rand_score(labels, other):.4f}")
 
 
 if __name__ == "__main__":
