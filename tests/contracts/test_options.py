@@ -86,8 +86,8 @@ CASES = {
     ("suggest-k", "--subspace-dim"): (SUGGEST, (*SUGGEST, "--subspace-dim", "1"), "numbers"),
     ("suggest-k", "--weights"): (
         SUGGEST,
-        (*SUGGEST, "--weights", "no_such"),
-        "need method='dcfsc'",
+        (*SUGGEST, "--method", "dcfsc", "--weights", "no_such.safetensors"),
+        "no_such.safetensors",
     ),
     ("suggest-k", "--seed"): (SUGGEST, (*SUGGEST, "--seed", "-1"), "seed=-1 is not allowed"),
     ("suggest-k", "--device"): (SUGGEST, (*SUGGEST, "--device", "gpu"), "unknown device 'gpu'"),
