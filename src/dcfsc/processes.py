@@ -292,12 +292,12 @@ def broadcast(tensor: Tensor, source: int) -> Tensor:
 
 
 def tell(*numbers: int) -> None:
-    """The first process's word to all others, who :func:`hear` it."""
+    """Broadcast integers from rank 0; the others :func:`hear` them."""
     broadcast(torch.tensor(numbers, dtype=torch.int64), 0)
 
 
 def hear(count: int) -> list[int]:
-    """What the first process tells: ``count`` whole numbers."""
+    """Receive ``count`` integers from rank 0."""
     return broadcast(torch.zeros(count, dtype=torch.int64), 0).tolist()
 
 

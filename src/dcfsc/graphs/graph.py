@@ -117,13 +117,13 @@ def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor) -> Tensor:
     n = len(pointers) - 1
     # 32-bit indices halve what a product reads beside the values; the products take either.
     kind = torch.int32 if max(n, len(columns)) < 2**31 - 1 else torch.int64
-    _hear_that_csr_is_beta()
+    _silence_csr_beta_warning()
     return torch.sparse_csr_tensor(
         pointers.to(kind), columns.to(kind), values, size=(n, n), check_invariants=False
     )
 
 
-def _hear_that_csr_is_beta() -> None:
+def _silence_csr_beta_warning() -> None:
     """PyTorch says so once per process; warnings are silenced for all threads, hence once too."""
     global _heard
     with _hearing:
