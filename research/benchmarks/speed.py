@@ -21,7 +21,7 @@ from dcfsc.metrics import clustering_error
 from dcfsc.networks import ConvAutoencoder, preset, preset_spec
 from dcfsc.pipeline import Recipe
 from dcfsc.representations import create
-from dcfsc.representations.estimate import estimate, rate
+from dcfsc.selection.estimate import estimate, rate
 from dcfsc.self_expression import solve
 from dcfsc.training import Absolute, forward, reconstruction_error
 from research.experiments.step_memory import compute_b, compute_p
