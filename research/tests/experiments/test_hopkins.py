@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research.experiments import catalog, hopkins, reproduce
-from research.experiments.catalog import summarize
+from research.experiments.catalog import get
 from research.experiments.cells import CellStore
 
 
@@ -52,7 +52,9 @@ def test_the_table_is_computed_once_and_written(two_sequences):
     assert (first.computed, first.failed) == (2 * len(hopkins.METHODS), {})
     again = reproduce("hopkins155", out=out, device="cpu", report=say.append)
     assert (again.computed, again.done_before) == (0, 2 * len(hopkins.METHODS))
-    rows = {row["method"]: row for row in summarize(CellStore(out, "hopkins155"))}
+    rows = {
+        row["method"]: row for row in get("hopkins155").table.rows(CellStore(out, "hopkins155"))
+    }
     assert rows["closed-form"]["two_mean"] == 0.0
     assert rows["ssc"]["two_mean"] == 0.0
     text = (out / "hopkins155" / "table.md").read_text()
