@@ -47,14 +47,6 @@ def compute_b(P: Tensor) -> Tensor:
     return (P / -P.diagonal()[:, None]).fill_diagonal_(0.0)
 
 
-def loss_by_inverse(network: Any, X: Tensor, lam: float) -> Tensor:
-    """|decoder(B Z) - X|^2, B constant."""
-    latent = network.encoder(X)
-    with torch.no_grad():
-        B = compute_b(compute_p(latent, lam))
-    return (network.decoder(B @ latent) - X).square().sum()
-
-
 def train_by_inverse(
     network: Any, X: Tensor, *, steps: int, lam: float, learning_rate: float, history: History
 ) -> None:
@@ -63,7 +55,10 @@ def train_by_inverse(
     network.train()
     for step in range(1, steps + 1):
         start = time.perf_counter()
-        loss = loss_by_inverse(network, X, lam)
+        latent = network.encoder(X)
+        with torch.no_grad():
+            B = compute_b(compute_p(latent, lam))
+        loss = (network.decoder(B @ latent) - X).square().sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
