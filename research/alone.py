@@ -6,18 +6,21 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
 def alone(
-    function: Callable[..., Any], *arguments: Any, limit: float | None = None
+    function: Callable[..., Any],
+    *arguments: Any,
+    limit: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """What a function of a module returns, as JSON; ``failed`` says why there is nothing."""
     request = json.dumps([function.__module__, function.__name__, arguments])
     words = [sys.executable, "-m", "research.alone", request]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=limit, env=environment)
     except subprocess.TimeoutExpired:
         return {"failed": f"not finished after {limit:g} s"}
     if done.returncode != 0:

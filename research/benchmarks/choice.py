@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.preprocessing import normalize
 
 import dcfsc
@@ -26,6 +25,7 @@ from research.data import weights_path
 from . import samples
 from .generated_problems import Samples
 from .measure import Figures, Rows, benchmark, timed
+from .peers import scikit_learn
 from .problems import PROBLEMS, SOURCES, family, part
 from .quality import representations
 
@@ -87,13 +87,9 @@ def peers(X: np.ndarray, K: int, device: str) -> dict[str, Callable[[int], np.nd
         earlier = {"subspace_dim": 2, "affinity": TopK(k=5, power=2), "assign": "kmeans"}
         return clustered(X, K, seed, device, representation="given", **earlier).labels_
 
-    def neighbors(seed: int) -> np.ndarray:
-        near: Any = {"affinity": "nearest_neighbors", "n_neighbors": min(10, len(Z))}
-        return SpectralClustering(K, **near, random_state=seed).fit_predict(Z)
-
-    def k_means(seed: int) -> np.ndarray:
-        return KMeans(K, n_init=10, random_state=seed).fit_predict(Z)
-
+    near = {"affinity": "nearest_neighbors", "n_neighbors": min(10, len(Z))}
+    neighbors = partial(scikit_learn("SpectralClustering", **near), Z, K)
+    k_means = partial(scikit_learn("KMeans", n_init=10), Z, K)
     return dict(zip(PEERS, (k_means, neighbors, two_k), strict=True))
 
 

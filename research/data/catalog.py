@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
-
 from dcfsc.io import Dataset
 
-from . import motions, originals
-from .registry import SETS, Entry, Form, file_named, idx_pairs, tree_of
+from . import motions
+from .originals import (
+    CIFAR_FILES,
+    COIL,
+    YALE,
+    missing_views,
+    read_cai_mat,
+    read_cifar,
+    read_coil_tree,
+    read_idx_pairs,
+    read_npz,
+    read_yale_mat,
+    read_yale_tree,
+)
+from .registry import SETS, Entry, Form, Read, file_named, idx_pairs, tree_of
 
 
-def _file(read: Callable[[Path], Dataset], *names: str) -> Form:
-    """One file, under any of the names."""
-    return Form(names[0], file_named(*names), read)
-
-
-def _npz(name: str, file: str) -> Form:
-    return _file(partial(originals.read_npz, name), file)
+def _file(name: str, read: Read) -> Form:
+    return Form(name, file_named(name), read)
 
 
 def _eyaleb_notes(data: Dataset) -> str:
@@ -27,57 +31,38 @@ def _eyaleb_notes(data: Dataset) -> str:
 
 
 def _coil_notes(data: Dataset) -> str:
-    missing = originals.missing_views(data.y) if data.y is not None else ""
+    missing = missing_views(data.y) if data.y is not None else ""
     if missing and len(data) == 7168:
         # the collection this count identifies; object 1's views exist in it only in reduced form
         missing += "; object 1's views came already reduced"
     return missing
 
 
-def _idx_pairs_below(places: Sequence[Path]) -> tuple[tuple[Path, Path], ...] | None:
-    """The four files in a folder of their own: in the data root they may be MNIST's."""
-    return idx_pairs(places[1:])
-
-
 IDX = "{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
-_yale_tree = partial(originals.read_yale_tree, "eyaleb", shape=(48, 42))
-_coil_tree = partial(originals.read_coil_tree, "coil100", shape=(32, 32))
+CIFAR = "cifar-10-batches-bin/{data_batch_1...5,test_batch}.bin"
 FORMS: dict[str, tuple[Form, ...]] = {
-    "orl": (
-        _npz("orl", "orl_32x32.npz"),
-        _file(partial(originals.read_cai_mat, "orl", shape=(32, 32)), "ORL_32x32.mat"),
-    ),
+    "orl": (_file("orl_32x32.npz", read_npz), _file("ORL_32x32.mat", read_cai_mat)),
     "eyaleb": (
-        _npz("eyaleb", "eyaleb_48x42.npz"),
-        _file(partial(originals.read_yale_mat, "eyaleb", shape=(48, 42)), "YaleBCrop025.mat"),
-        Form("CroppedYale/yaleB01/*.pgm ...", tree_of(originals.YALE), _yale_tree),
-        _file(_yale_tree, "CroppedYale.zip"),
+        _file("eyaleb_48x42.npz", read_npz),
+        _file("YaleBCrop025.mat", read_yale_mat),
+        Form("CroppedYale/yaleB01/*.pgm ...", tree_of(YALE), read_yale_tree),
+        _file("CroppedYale.zip", read_yale_tree),
     ),
     "coil100": (
-        _npz("coil100", "coil100_32x32.npz"),
-        _file(partial(originals.read_cai_mat, "coil100", shape=(32, 32)), "COIL100.mat"),
-        Form("coil-100/obj1__0.png ...", tree_of(originals.COIL), _coil_tree),
-        _file(_coil_tree, "coil-100.zip"),
+        _file("coil100_32x32.npz", read_npz),
+        _file("COIL100.mat", read_cai_mat),
+        Form("coil-100/obj1__0.png ...", tree_of(COIL), read_coil_tree),
+        _file("coil-100.zip", read_coil_tree),
     ),
-    "mnist": (
-        _npz("mnist", "mnist_28x28.npz"),
-        Form(IDX, idx_pairs, partial(originals.read_idx_pairs, "mnist")),
-    ),
+    "mnist": (_file("mnist_28x28.npz", read_npz), Form(IDX, idx_pairs, read_idx_pairs)),
     "fashion-mnist": (
-        _npz("fashion-mnist", "fashion_28x28.npz"),
-        Form(
-            f"fashion-mnist/{IDX}",
-            _idx_pairs_below,
-            partial(originals.read_idx_pairs, "fashion-mnist"),
-        ),
+        _file("fashion_28x28.npz", read_npz),
+        # in a folder of their own: in the data root they may be MNIST's
+        Form(f"fashion-mnist/{IDX}", lambda places: idx_pairs(places[1:]), read_idx_pairs),
     ),
     "cifar10": (
-        _npz("cifar10", "cifar10_32x32.npz"),
-        Form(
-            "cifar-10-batches-bin/{data_batch_1...5,test_batch}.bin",
-            file_named(originals.CIFAR_FILES[0]),
-            partial(originals.read_cifar, "cifar10"),
-        ),
+        _file("cifar10_32x32.npz", read_npz),
+        Form(CIFAR, file_named(CIFAR_FILES[0]), read_cifar),
     ),
     "hopkins155": motions.FORMS,
 }
@@ -91,7 +76,7 @@ ENTRIES = {name: entry for name, entry in _ALL.items() if entry.forms}
 
 def describe() -> list[Entry]:
     """Every dataset that ``load`` knows by name."""
-    return list((_ALL | ENTRIES).values())
+    return list(_ALL.values())
 
 
 def names() -> list[str]:

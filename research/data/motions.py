@@ -23,7 +23,7 @@ def _release(places: Sequence[Path]) -> Path | None:
     return next((p for p in places if p.is_dir() and any(p.glob(f"*/*{TRUTH}"))), None)
 
 
-def _unread(place: Path) -> Dataset:
+def _unread(name: str, place: Path, shape: None) -> Dataset:
     raise InputError(f"{NAME} has many sequences; name one, as in {NAME}/cars1.")
 
 

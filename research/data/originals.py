@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ CIFAR_SHAPE = (3, 32, 32)
 CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 
 
-def read_npz(name: str, path: Path) -> Dataset:
+def read_npz(name: str, path: Path, shape: Any) -> Dataset:
     """Arrays ``images`` (n, h, w) or, in color, (n, h, w, 3), and ``labels`` (n,)."""
     data = load_npz(path, labels="labels", key="images")
     X = channels_first(data.X, str(path))
@@ -160,7 +160,7 @@ def _place(match: re.Match[str]) -> tuple[int, int | str]:
     return int(match[1]), int(match[2]) if match[2].isdigit() else match[2]
 
 
-def read_idx_pairs(name: str, pairs: Sequence[tuple[Path, Path]]) -> Dataset:
+def read_idx_pairs(name: str, pairs: Sequence[tuple[Path, Path]], shape: Any) -> Dataset:
     """MNIST's idx files: (images, labels) of the training part, then of the test part."""
     images = [read_idx(path, 3) for path, _ in pairs]
     labels = [read_idx(path, 1) for _, path in pairs]
@@ -195,7 +195,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     return np.frombuffer(body, np.uint8).reshape(shape)
 
 
-def read_cifar(name: str, first: Path) -> Dataset:
+def read_cifar(name: str, first: Path, shape: Any) -> Dataset:
     """CIFAR-10's binary batches beside the first: records of a label and (3, 32, 32) bytes."""
     size = 1 + int(np.prod(CIFAR_SHAPE))
     records = []

@@ -49,13 +49,16 @@ def weights_path(name: str) -> Path:
     return path
 
 
+Read = Callable[[str, Any, Any], Dataset]  # name of the set, place, shape of a sample
+
+
 @dataclass(frozen=True)
 class Form:
     """One form in which a dataset is distributed: how to find it and how to read it."""
 
     files: str
     find: Callable[[Sequence[Path]], Any | None]
-    read: Callable[[Any], Dataset]
+    read: Read
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Entry:
         if download and self._locate() is None:
             self._download()
         form, place = self.find()
-        data = form.read(place)
+        data = form.read(self.name, place, tuple(self.facts.get("shape", ())))
         return replace(data, notes=self.notes(data))
 
     def find(self) -> tuple[Form, Any]:

@@ -10,15 +10,12 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 
-from dcfsc.machine import machine
-from dcfsc.metrics import ari, clustering_error, nmi
+from dcfsc.metrics import score
 from research.data.motions import NAME, sequences
-from research.machine import versions
 
 from .cells import Cell, CellStore, Problem, Record
 from .methods import SETTINGS, estimator_named
@@ -26,6 +23,7 @@ from .pipeline import Session, parameters
 from .tables import Row, table
 
 METHODS = SETTINGS["motion"]
+PROBLEMS = tuple(Problem(f"{NAME}/{sequence}", K) for sequence, K in sequences().items())
 DEFAULTS = "no setting published for motion; the estimator's defaults"
 
 
@@ -47,14 +45,6 @@ FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def cells(grid: Any) -> list[Cell]:
-    return [
-        Cell("hopkins155", method, Problem(f"{NAME}/{sequence}", K))
-        for method in grid.methods
-        for sequence, K in sequences().items()
-    ]
-
-
 def measure(cell: Cell, session: Session) -> Record:
     """Cluster the trajectories of one sequence by one method."""
     samples, method = session.samples(cell.problem), METHODS[cell.method]
@@ -66,19 +56,13 @@ def measure(cell: Cell, session: Session) -> Record:
     estimator = build(K, **method.get("settings", {}), **common).fit(features)
     if session.device.type == "cuda":
         torch.cuda.synchronize(session.device)
-    labels = estimator.labels_
     return {
-        **cell.identity(),
         "n": len(samples.X),
         "parameters": parameters(estimator),
         "representation": getattr(estimator, "representation_", None),
-        "error": clustering_error(samples.y, labels),
-        "nmi": nmi(samples.y, labels),
-        "ari": ari(samples.y, labels),
+        **score(samples.y, estimator.labels_),
         "chosen_with_labels": method.get("chosen_with_labels", []),
         "seconds": round(time.perf_counter() - start, 4),
-        "versions": versions(),
-        "machine": machine(session.device),
     }
 
 

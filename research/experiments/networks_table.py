@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dcfsc import networks
-from dcfsc.machine import machine
-from research.machine import versions
 
 from . import paper
 from .cells import Cell, Record
@@ -36,7 +34,6 @@ def measure_network(cell: Cell, session: Session) -> Record:
     layers = list(sizes.values())
     self_expressive = printed["n"] ** 2 if cell.method == "dsc" else 0
     return {
-        **cell.identity(),
         "n": printed["n"],
         "network": name,
         "names": list(sizes),
@@ -46,6 +43,4 @@ def measure_network(cell: Cell, session: Session) -> Record:
         "total": sum(layers) + self_expressive,
         "paper_total": printed[cell.method]["total"],
         "notes": _NOTES.get((dataset, cell.method), ""),
-        "versions": versions(),
-        "machine": machine(session.device),
     }

@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from dcfsc import affinity as affinities
-from dcfsc import spectral
+from dcfsc import metrics, spectral
 from dcfsc.errors import InputError
 from dcfsc.io import Dataset
 from dcfsc.machine import machine, resolve_device
-from dcfsc.metrics import ari, clustering_error, nmi
 from dcfsc.pipeline.samples import as_float
 from dcfsc.self_expression import squared_singular_values
 from research import data as datasets
@@ -112,9 +111,13 @@ class Session:
                 except Exception as error:  # the cell that cites it stands without it
                     self.store.fail(cell, one_line(error), time.perf_counter() - start)
                 else:
-                    self.store.save(cell, record)
+                    self.save(cell, record)
             self._references[cell.name] = record
         return self._references[cell.name]
+
+    def save(self, cell: Cell, record: Record) -> None:
+        """Store a record with what it was measured with."""
+        self.store.save(cell, {**record, "versions": versions(), "machine": machine(self.device)})
 
     def release(self) -> None:
         """Let go of large matrices, after a cell that may have run out of memory."""
@@ -160,8 +163,6 @@ def measure(cell: Cell, session: Session) -> Record:
         "fit_reused": reused,
         "memory": fitted.memory,
         "notes": "; ".join(filter(None, (samples.notes, protocol.note))),
-        "versions": versions(),
-        "machine": machine(session.device),
     }
 
 
@@ -226,11 +227,10 @@ def score(
 def compare(
     y: np.ndarray, labels: np.ndarray, affinity: Any, assign: str, n_clusters: int
 ) -> dict[str, Any]:
+    scores = metrics.score(y, labels)
     return {
-        "error": clustering_error(y, labels),
-        "nmi": nmi(y, labels),
-        "ari": ari(y, labels),
-        "clusters": len(np.unique(labels)),
+        **{name: scores[name] for name in ("error", "nmi", "ari")},
+        "clusters": scores["n_clusters"],
         "assign": assign,
         "affinity": to_json(affinities.get(affinity, n_clusters)),
     }

@@ -1,9 +1,15 @@
-"""What the authors of DSC and DCFSC fix for each dataset, and the features that methods see."""
+"""What the authors of DSC and DCFSC fix for each dataset, and the features that methods see.
+
+protocols.toml has the settings.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,69 +58,22 @@ def located(options: Options) -> Options:
     return {**options, "weights": None if name is None else weights_path(name)}
 
 
-def _deep(network: str, weights: str | None, steps: int, **options: Any) -> Options:
+def _deep(known: Options, K: int) -> Options:
     """Common to both deep methods: Adam at 1e-3, no pre-training beyond the published weights."""
-    return {
-        "network": network,
-        "weights": weights,
-        "pretrain_epochs": 0,
-        "steps": steps,
-        "learning_rate": 1e-3,
-        **options,
-    }
+    options: Options = {"weights": None, "pretrain_epochs": 0, "learning_rate": 1e-3, **known}
+    options["steps"] += K * options.pop("steps_a_cluster", 0)
+    exponent = options.pop("self_expression_exponent", None)
+    if exponent is not None:
+        options["self_expression_weight"] = 10 ** (K / 10 + exponent)
+    return options
 
 
-def _dsc_loss(self_expression: float, reconstruction: float, initial: float) -> Options:
-    return {
-        "coefficient_weight": 1.0,
-        "self_expression_weight": self_expression,
-        "reconstruction_weight": reconstruction,
-        "initial": initial,
-    }
+def _protocol(dcfsc: Options, dsc: Options, **fixed: Any) -> Protocol:
+    return Protocol(dcfsc=partial(_deep, dcfsc), dsc=partial(_deep, dsc), **fixed)
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    "eyaleb": Protocol(
-        # The share of the threshold falls with K: the DCFSC paper ran the script under Python 3,
-        # DSC's authors under Python 2, whose division of integers rounds down.
-        affinity="dcfsc-eyaleb",
-        dsc_affinity="dsc-eyaleb",
-        assign="discretize",
-        dcfsc=lambda K: _deep("eyaleb", "dsc_eyaleb", 50 + 25 * K, lam=5e5),
-        dsc=lambda K: _deep(
-            "eyaleb", "dsc_eyaleb", 50 + 25 * K, **_dsc_loss(10 ** (K / 10 - 3), 0.5, 1e-4)
-        ),
-        note="48 x 42 pixels, as the published code and weights have it (the paper says 48 x 48)",
-    ),
-    "orl": Protocol(
-        affinity="dsc-orl",
-        dsc_affinity="dsc-orl",
-        assign="discretize",
-        dcfsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, lam=5e5),
-        dsc=lambda K: _deep("dsc-orl", "dsc_orl", 700, **_dsc_loss(0.2, 0.5, 0.0)),
-        note="the network has the shape of the published weights (channels 3-3-5), which is not "
-        "the paper's table (5-3-3)",
-    ),
-    "coil100": Protocol(
-        affinity="dsc-coil100",
-        dsc_affinity="dsc-coil100",
-        # The released scripts' discretize finds 84 to 93 of the 100 clusters on this affinity.
-        # k-means was chosen after seeing the errors of both.
-        assign="kmeans",
-        dcfsc=lambda K: _deep("coil100", None, 175, lam=10.0),
-        dsc=lambda K: _deep("dsc-coil100", "dsc_coil100", 120, **_dsc_loss(30.0, 1.0, 1e-4)),
-        note="labels are assigned by k-means, which the paper leaves open; the released scripts' "
-        "discretize is beside it",
-    ),
-    "digits": Protocol(
-        affinity="symmetric",
-        dsc_affinity="symmetric",
-        assign="discretize",
-        dcfsc=lambda K: _deep("auto", None, 3, lam=1.0),
-        dsc=lambda K: _deep("auto", None, 3, **_dsc_loss(1.0, 0.5, 1e-4)),
-        tuned=False,
-    ),
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("protocols.toml").read_text(encoding="utf-8"))
+PROTOCOLS = {dataset: _protocol(**fixed) for dataset, fixed in _TABLES.items()}
 
 
 @dataclass(frozen=True)

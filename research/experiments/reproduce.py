@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,40 +57,25 @@ def reproduce(
     name: str,
     *,
     out: Path | str = Path("results"),
-    methods: Sequence[str] | None = None,
-    trials: int | None = None,
     device: Any = "auto",
     dry_run: bool = False,
     force: bool = False,
-    clusters: Sequence[int] | None = None,
-    datasets: Sequence[str] | None = None,
     jobs: int = 1,
     report: Report = print,
+    **options: Any,
 ) -> Summary:
     """Compute the missing cells of an experiment, then its tables and figures.
 
-    Parameters
-    ----------
-    name : one of ``names()``: "eyaleb", "orl", "coil100", "lambda", "parameters", "memory",
-        "hopkins155", "views", "smoke"
-    out : folder that gets ``<name>/cells/<method>.jsonl``, tables and figures
-    methods : some of the experiment's methods instead of all
-    trials : number of seeds, 0, 1, ... (Extended Yale B: per window)
-    dry_run : only say what would run, and how long the same kind of cell took last time
-    force : compute finished cells again
-    clusters : Extended Yale B: some numbers of people instead of all
-    datasets : views: some of the datasets instead of all
-    jobs : number of processes, which share the device; the cells do not depend on it
-    report : called with one line of text at a time
-
-    A cell that fails is recorded with its reason and tried again next time; the run goes on. What a
-    run did, and how long it took, is left in ``<name>/runs``.
+    ``options`` select cells as :meth:`Experiment.plan` does. ``out`` gets a folder with the cells,
+    the tables and the figures; ``report`` is called with one line of text at a time. With
+    ``dry_run`` it is only said what would run. A cell that fails is recorded with its reason and
+    tried again next time; the run goes on. What a run did is left in ``<name>/runs``.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     resolve_device(device)
     experiment = catalog.get(name)
-    planned = experiment.plan(methods, trials, clusters, datasets)
+    planned = experiment.plan(**options)
     store = CellStore(Path(out), name)
     for place in (store.out, store.folder):
         check_place(place)

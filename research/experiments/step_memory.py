@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from dcfsc.estimators.network_choice import initial_network, network_input
-from dcfsc.machine import machine, resolve_device
+from dcfsc.machine import resolve_device
 from dcfsc.training import Absolute, DSCLoss, History, train, train_dsc
 from research import data as datasets
 from research.alone import alone
-from research.machine import PeakMemory, versions
+from research.machine import PeakMemory
 
 from .cells import Cell, Problem, Record
 from .pipeline import Session, select
@@ -122,8 +122,6 @@ def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
         "seconds_a_step": statistics.median(seconds),
         "memory": memory.record(),
         "notes": samples.notes,
-        "versions": versions(),
-        "machine": machine(device),
     }
 
 
@@ -142,7 +140,7 @@ def measure_step(cell: Cell, session: Session) -> Record:
     measured = alone(measure_alone, cell.method, asdict(cell.problem), str(session.device))
     if "failed" in measured:
         raise RuntimeError(f"the measuring process ended: {measured['failed']}")
-    return {**cell.identity(), **measured}
+    return measured
 
 
 def measure_alone(method: str, problem: dict[str, Any], device: str) -> Record:

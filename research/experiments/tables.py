@@ -131,16 +131,13 @@ def short(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def with_spread(mean: float, std: float | None) -> str:
-    return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
-
-
 SPECS: dict[str, Callable[[Any], str]] = {
     "short": short,
     "upper": str.upper,
     "yes": lambda value: "yes" if value else "NO",
     "step": STEP_TITLES.__getitem__,
     "failed": lambda count: f" ({count} failed)" if count else "",
+    "counted": lambda count: f"{count:,}" if count else "",
     "hidden": lambda value: "",
 }
 LAYOUTS = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
@@ -151,10 +148,19 @@ class _Formatter(string.Formatter):
         return SPECS[spec](value) if spec in SPECS else format(value, spec)
 
 
-def table(name: str, rows: Callable[[CellStore], list[Row]]) -> Table:
-    """A table with the layout that tables.toml has of this name."""
+def table(
+    name: str, rows: Callable[[CellStore], list[Row]], **derived: Callable[[Row], str]
+) -> Table:
+    """A table with the layout that tables.toml has of this name.
+
+    ``derived`` fields are in the Markdown alone.
+    """
     layout = LAYOUTS[name]
-    columns = tuple((heading, partial(_shown, template)) for heading, template in layout["columns"])
+
+    def shown(template: str, row: Row) -> str:
+        return _shown(template, row | {field: derive(row) for field, derive in derived.items()})
+
+    columns = tuple((heading, partial(shown, template)) for heading, template in layout["columns"])
     legend = layout.get("legend", "").strip()
     return Table(rows, columns, legend, layout.get("sections", ""))
 
@@ -178,6 +184,9 @@ def deviation(values: list[float]) -> float | None:
 
 
 # Clustering ---------------------------------------------------------------------------------
+
+
+PARTS = ("kmeans", "discretize", "plain", "raw", "start")
 
 
 def clustering_rows(store: CellStore) -> list[Row]:
@@ -220,15 +229,13 @@ def clustering_row(
         "difference": mean - printed.mean if printed else None,
         "cells": len(errors),
         "failed": failed,
-        "kmeans_mean": _mean(records, "kmeans", "error"),
-        "discretize_mean": _mean(records, "discretize", "error"),
-        "plain_mean": _mean(records, "plain", "error"),
-        "raw_mean": _mean(records, "raw", "error"),
-        "start_mean": _mean(records, "start", "error"),
+        **{f"{part}_mean": _mean(records, part, "error") for part in PARTS},
         "nmi_mean": _mean(records, "protocol", "nmi"),
         "ari_mean": _mean(records, "protocol", "ari"),
-        "effective_lambda": _median(r.get("effective_lambda") for r in records),
-        "effective_dof": _median(r.get("effective_dof") for r in records),
+        **{
+            name: _median(r.get(name) for r in records)
+            for name in ("effective_lambda", "effective_dof")
+        },
         "dim": records[0]["features"]["dim"],
         "rank": _median(r["features"]["rank"] for r in records),
         "seconds": _median(r["seconds"] for r in records),
@@ -256,9 +263,7 @@ CLUSTERING = table("clustering", clustering_rows)
 def parameter_rows(store: CellStore) -> list[Row]:
     rows = [
         {
-            "dataset": record["dataset"],
-            "method": record["method"],
-            "network": record["network"],
+            **{name: record[name] for name in ("dataset", "method", "network")},
             "layers": " ".join(map(str, record["layers"])),
             "paper_layers": " ".join(map(str, record["paper_layers"])),
             "self_expressive": record["self_expressive"],
@@ -275,10 +280,7 @@ def parameter_rows(store: CellStore) -> list[Row]:
 def memory_rows(store: CellStore) -> list[Row]:
     rows = [
         {
-            "dataset": r["dataset"],
-            "method": r["method"],
-            "n": r["n"],
-            "dim": r["dim"],
+            **{name: r[name] for name in ("dataset", "method", "n", "dim")},
             "device": r["machine"]["gpu"] or r["machine"]["device"],
             "peak_mib": r["memory"]["peak_bytes"] / 2**20,
             "step_mib": (r["memory"]["peak_bytes"] - r["memory"]["before_bytes"]) / 2**20,

@@ -15,30 +15,20 @@ from sklearn.cluster import KMeans
 
 from dcfsc import metrics
 from dcfsc.estimators import ClosedFormSubspaceClustering, ViewClustering
-from dcfsc.machine import machine
-from research.machine import PeakMemory, versions
+from research.machine import PeakMemory
 
 from .cells import Cell, CellStore, Problem, Record
 from .pipeline import Session
-from .tables import Columns, Row, Table, deviation, short, with_spread
+from .tables import Row, deviation, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-VIEW_TRIALS = 5
 CHANGES = "geometry", "crop", "light", "mirror", "color"  # whose strengths differ between datasets
-VIEW_PROBLEMS = {
-    name: Problem(name, n_clusters)
-    for name, n_clusters in {
-        "orl": 40,
-        "eyaleb": 38,
-        "coil100": 100,
-        "mnist": 10,
-        "fashion-mnist": 10,
-        "cifar10": 10,
-        "digits": 10,
-    }.items()
-}
+VIEW_PROBLEMS = (
+    *(Problem("orl", 40), Problem("eyaleb", 38), Problem("coil100", 100), Problem("mnist", 10)),
+    *(Problem("fashion-mnist", 10), Problem("cifar10", 10), Problem("digits", 10)),
+)
 # Titles, and the options of WithLosses; None is the closed form of the samples.
 VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "views": ("views, the default", {}),
@@ -92,7 +82,6 @@ def measure_views(cell: Cell, session: Session) -> Record:
     rows = fitted.get("latents_", samples.X.reshape(len(samples.X), -1))
     plain = KMeans(K, n_init=3, random_state=cell.seed).fit_predict(rows)
     return {
-        **cell.identity(),
         **metrics.score(samples.y, model.labels_),
         "with_kmeans": metrics.clustering_error(samples.y, plain),
         "n": len(samples.X),
@@ -105,8 +94,6 @@ def measure_views(cell: Cell, session: Session) -> Record:
         "stability": fitted.get("stability_"),
         "cuts": fitted.get("_cuts"),
         "notes": samples.notes,
-        "versions": versions(),
-        "machine": machine(session.device),
     }
 
 
@@ -148,7 +135,7 @@ def view_rows(store: CellStore) -> list[Row]:
         }
         for (dataset, device, method), records in groups.items()
     ]
-    sets, methods = list(VIEW_PROBLEMS), list(VIEW_METHODS)
+    sets, methods = [p.dataset for p in VIEW_PROBLEMS], list(VIEW_METHODS)
     order = [(sets.index(r["dataset"]), r["device"], methods.index(r["method"])) for r in rows]
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
 
@@ -162,33 +149,7 @@ def _changes_of(row: Row) -> str:
     return ", ".join(f"{name} {row[name]:.2g}" for name in CHANGES if row[name])
 
 
-VIEW_COLUMNS: Columns = (
-    ("dataset", lambda r: r["dataset"]),
-    ("training", lambda r: r["title"]),
-    ("closed form afterwards", lambda r: with_spread(r["error_mean"], r["error_std"])),
-    ("k-means afterwards", lambda r: f"{r['kmeans_mean']:.2f}"),
-    ("NMI", lambda r: f"{r['nmi_mean']:.3f}"),
-    ("seeds", lambda r: str(r["seeds"])),
-    ("steps", lambda r: f"{r['steps']:,}" if r["steps"] else ""),
-    ("s a fit", lambda r: short(r["seconds"])),
-    ("peak MiB", lambda r: f"{r['peak_mib']:,.0f}"),
-    ("changes of views", _changes_of),
-    ("device", lambda r: r["device"]),
-)
-
-VIEW_LEGEND = (
-    "Clustering error in percent, mean ± standard deviation over the seeds; only the number of "
-    "clusters is given. *The default* also learns from neighbors and clusters of the closed form; "
-    "where that of the samples is not stable, as on CIFAR-10, from neighbors by its own features. "
-    "*Closed form afterwards*: of the features, joined with the graph of the samples if that is "
-    "stable; *k-means afterwards*: on the same features. A fit's seconds contain "
-    "everything: the closed form of the samples, the choice of changes with its short trainings, "
-    "training, and the final clustering. *No training* is the closed form on the samples. The "
-    "changes are means over the seeds of the strengths that were chosen without labels."
-)
-
-
-VIEWS = Table(view_rows, VIEW_COLUMNS, VIEW_LEGEND)
+VIEWS = table("views", view_rows, changes=_changes_of)
 
 
 def draw_views(axes: Axes, rows: list[Row]) -> None:

@@ -45,7 +45,7 @@ def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Ou
         return Outcome(True, reason)
     seconds = time.perf_counter() - start
     said = list(dict.fromkeys(without_folders(str(w.message)) for w in caught))
-    store.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
+    session.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
     return Outcome(False, f"{tables.headline(record)} ({duration(seconds)})")
 
 

@@ -6,16 +6,16 @@
 The bugs are those of :mod:`mutants`. Which lines each test executes is recorded first; a mutant
 then runs the tests that execute its statement, quickest first, until one fails, in a forked process
 that has imported everything but dcfsc. A mutant that no test executes has survived, and one that
-takes ten times as long as the unchanged code is killed. CPU only; nothing is needed beside what the
-tests need. Each folder is a row of the file, and the row "core" is of the folders together. (mutmut
-3 leaves out what stands outside functions or under decorators.)
+takes twice as long as the unchanged code under the recording is killed. CPU only; nothing is needed
+beside what the tests need. Each folder is a row of the file, and the row "core" is of the folders
+together. (mutmut 3 leaves out what stands outside functions or under decorators.)
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
+import marshal
 import os
 import random
 import re
@@ -28,7 +28,7 @@ import threading
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import FrameType
@@ -64,7 +64,7 @@ SKIPPED = tomllib.loads(Path(__file__).with_name("skipped.toml").read_text(encod
 # An estimate is compared with measured peaks within a factor; the size of a block changes memory
 # and speed alone.
 ROUGH = re.compile(r"\w+_memory|_?[A-Z_]*(BLOCK|BYTES|CHUNK|TILE|ELEMENTS)[A-Z_]*")
-SLOWER, FLOOR = 10, 5.0  # a test may take SLOWER times its CPU seconds and FLOOR more
+SLOWER, FLOOR = 2, 5.0  # a test may take SLOWER times its traced CPU seconds and FLOOR more
 MEMORY = 8 << 30  # bytes that a mutant may take
 
 
@@ -105,7 +105,6 @@ class Session:
         self.lines: dict[str, set[int]] = {}
         self.known: dict[str, Known] = {}
         self.passed: set[str] = set()
-        self.broken: list[str] = []  # files that need what is not installed
 
     def pytest_sessionstart(self) -> None:  # after tests/conftest.py, which loads a profile too
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # a failure is enough
@@ -114,10 +113,6 @@ class Session:
         patient = hypothesis.settings(same, deadline=None, suppress_health_check=checks)
         hypothesis.settings.register_profile("mutation", patient)
         hypothesis.settings.load_profile("mutation")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.broken.append(report.nodeid)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.order is not None:
@@ -128,11 +123,13 @@ class Session:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         began, self.lines = time.process_time(), {}
         if self.order is None:
-            self.trace(self.call)
+            sys.settrace(self.call)
+            threading.settrace(self.call)
         else:
             limit(SLOWER * self.order[item.nodeid] + FLOOR)
         result = yield
-        self.trace(None)
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
         self.known[item.nodeid] = Known(time.process_time() - began, self.lines)
         return result
 
@@ -141,10 +138,6 @@ class Session:
             self.passed.add(report.nodeid)
         elif not report.passed:
             self.passed.discard(report.nodeid)
-
-    def trace(self, function: Any) -> None:
-        threading.settrace(function)
-        sys.settrace(function)
 
     def call(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
@@ -184,35 +177,25 @@ def forked(
         options = ["-q", "-p", "no:cacheprovider", "--tb=no", f"--basetemp={folder / 'tmp'}"]
         options.append("--continue-on-collection-errors" if session.order is None else "-x")
         code = int(pytest.main([*options, *paths], plugins=[session]))
-        kept = {k: v for k, v in session.known.items() if k in session.passed}
-        plain = {
-            test: [k.seconds, {file: sorted(lines) for file, lines in k.lines.items()}]
-            for test, k in kept.items()
-        }
-        (folder / "known").write_text(json.dumps([plain, list(session.broken)]))
+        if session.order is None:
+            passed = {test: session.known[test] for test in session.passed}
+            (folder / "known").write_bytes(marshal.dumps({t: tuple(k) for t, k in passed.items()}))
     finally:
         os._exit(code)
 
 
-def learn(paths: list[str], order: dict[str, float] | None) -> dict[str, Known]:
-    """Run tests on the unchanged code: those that pass, and what they do (lines in a first run)."""
-    pid, folder = forked(paths, Session(order))
+def learn(paths: list[str]) -> dict[str, Known]:
+    """Run tests on the unchanged code: those that pass, and what they do.
+
+    Files that need what is not installed are left out.
+    """
+    pid, folder = forked(paths, Session(None))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code not in (0, 1) or (code == 1 and order is not None):
+    if code not in (0, 1):
         raise SystemExit(f"the unchanged code does not pass its own tests (exit {code}): {paths}")
-    plain, broken = json.loads((folder / "known").read_text())
-    known = {
-        test: Known(seconds, {file: set(numbers) for file, numbers in lines.items()})
-        for test, (seconds, lines) in plain.items()
-    }
+    known = {test: Known(*k) for test, k in marshal.loads((folder / "known").read_bytes()).items()}
     shutil.rmtree(folder)
-    if broken:
-        print("left out, as they cannot be imported here:", *broken, flush=True)
     return known
-
-
-def files_of(tests: Iterable[str]) -> list[str]:
-    return sorted({name.partition("::")[0] for name in tests})
 
 
 def tests_for(mutant: Mutant, known: dict[str, Known]) -> dict[str, float]:
@@ -239,7 +222,8 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
         )
         limit(60.0)
 
-    return forked(files_of(order), Session(order), change)
+    files = sorted({name.partition("::")[0] for name in order})
+    return forked(files, Session(order), change)
 
 
 def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator[Any]:
@@ -270,9 +254,7 @@ def examine(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     if options.sample and options.sample < len(mutants):
         chosen = random.Random(options.seed).sample(range(len(mutants)), options.sample)
         mutants = [mutants[i] for i in sorted(chosen)]
-    traced = learn(paths, None)
-    timed = learn(files_of(traced), {name: test.seconds for name, test in traced.items()})
-    known = {name: Known(timed[name].seconds, traced[name].lines) for name in timed}
+    known = learn(paths)
     print(f"{folder}: {len(mutants)} of {len(everything)} mutants, {len(known)} tests", flush=True)
     counts: dict[str, Counter[str]] = {}
     survivors = []

@@ -1,11 +1,12 @@
 """The motion table: one sequence measured, and the statistics by number of motions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from research.experiments import catalog, hopkins, reproduce
-from research.experiments.catalog import summarize
-from research.experiments.cells import CellStore
+from research.experiments.cells import CellStore, Problem
 
 
 def test_every_method_runs_on_every_sequence():
@@ -41,7 +42,9 @@ def two_sequences(tmp_path, monkeypatch):
         arrays[f"{name}/s"] = np.repeat([0, 1], 30)
     np.savez(tmp_path / "hopkins155.npz", **arrays)
     monkeypatch.setenv("DCFSC_DATA", str(tmp_path))
-    monkeypatch.setattr(hopkins, "sequences", lambda: {"one": 2, "two": 2})
+    problems = tuple(Problem(f"hopkins155/{name}", 2) for name in ("one", "two"))
+    small = replace(catalog.get("hopkins155"), problems=problems)
+    monkeypatch.setitem(catalog.EXPERIMENTS, "hopkins155", small)
     return tmp_path
 
 
@@ -52,7 +55,8 @@ def test_the_table_is_computed_once_and_written(two_sequences):
     assert (first.computed, first.failed) == (2 * len(hopkins.METHODS), {})
     again = reproduce("hopkins155", out=out, device="cpu", report=say.append)
     assert (again.computed, again.done_before) == (0, 2 * len(hopkins.METHODS))
-    rows = {row["method"]: row for row in summarize(CellStore(out, "hopkins155"))}
+    table = catalog.get("hopkins155").table
+    rows = {row["method"]: row for row in table.rows(CellStore(out, "hopkins155"))}
     assert rows["closed-form"]["two_mean"] == 0.0
     assert rows["ssc"]["two_mean"] == 0.0
     text = (out / "hopkins155" / "table.md").read_text()

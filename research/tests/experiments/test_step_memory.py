@@ -56,8 +56,8 @@ def test_a_measurement(method):
 def test_a_cell_is_measured_in_a_process_of_its_own(tmp_path):
     session = Session(CellStore(tmp_path, "memory"), "cpu")
     record = measure_step(Cell("memory", "dcfsc", TINY), session)
-    assert record["experiment"] == "memory"
     assert record["n"] == 30
+    assert record["steps"] >= 1
 
 
 def test_a_process_that_fails_says_why(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from research.experiments import paper, render
-from research.experiments.catalog import get, summarize
+from research.experiments.catalog import get
 from research.experiments.cells import CellStore
 
 pytestmark = pytest.mark.slow
@@ -14,6 +14,10 @@ PLACE = {
     "versions": {"python": "3.11", "dcfsc": "0", "torch": "2"},
     "machine": {"platform": "Linux", "cpus": 2, "device": "cpu", "gpu": None},
 }
+
+
+def summarize(store):
+    return get(store.experiment).table.rows(store)
 
 
 def record_of(cell, error):

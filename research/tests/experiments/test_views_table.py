@@ -1,6 +1,7 @@
 """The experiment "views" on a few digits: its cells, its table, and whose views are taken."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import matplotlib.pyplot as plt
@@ -24,8 +25,9 @@ def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("views")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(views, "EFFORTS", {"quick": (Schedule(4, 16), Schedule(4, 16))})
-        small = {"digits": Problem("digits", 3, per_class=12)}
-        patch.setattr(catalog, "VIEW_PROBLEMS", small)
+        small = (Problem("digits", 3, per_class=12),)
+        small_views = replace(catalog.get("views"), problems=small)
+        patch.setitem(catalog.EXPERIMENTS, "views", small_views)
         lines = []
         summary = reproduce("views", out=out, device="cpu", trials=1, report=lines.append)
     return out, summary, lines

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from research.benchmarks import count_calls
-from research.benchmarks.count_calls import Function
+from research.benchmarks import fits
+from research.benchmarks.fits import Function
 
 SOURCE = '''"""A module."""
 from functools import cache
@@ -40,8 +40,8 @@ def outer():
 '''
 RUN = {
     Function("inner/sums.py", 10, 12, "doubled"),
-    Function("inner/sums.py", 15, 19, "Adder.add"),
-    Function("inner/sums.py", 16, 17, "Adder.add.plus"),
+    Function("inner/sums.py", 15, 19, "add"),
+    Function("inner/sums.py", 16, 17, "plus"),
     Function("inner/sums.py", 21, 23, "outer"),
 }
 
@@ -57,7 +57,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     monkeypatch.syspath_prepend(tmp_path)
     counted = importlib.import_module("counted")
 
-    count_calls.import_all(counted)
+    fits.import_all(counted)
     yield counted
     for name in [name for name in sys.modules if name.partition(".")[0] == "counted"]:
         del sys.modules[name]
@@ -66,11 +66,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
 def test_functions_that_ran_count_once(package: ModuleType) -> None:
     folder = Path(package.__path__[0])
     outer = sys.modules["counted.inner.sums"].outer
-    functions = count_calls.functions_run(folder, count_calls.codes_run(folder, outer))
+    functions = fits.functions_run(folder, outer)
     assert functions == RUN
-    first, *named = count_calls.report("vectors", functions, is_listed=True).splitlines()
-    assert first.split() == ["vectors", "4", "13", "1"]
-    assert named[0].split() == ["inner/sums.py:10", "doubled", "3"]
+    names = ["inner/sums.py:10 doubled", "inner/sums.py:15 add"]
+    names += ["inner/sums.py:16 plus", "inner/sums.py:21 outer"]
+    assert fits.totals(functions) == {"functions": 4, "lines": 13, "files": 1, "names": names}
 
 
 def test_threads_count(package: ModuleType) -> None:
@@ -81,11 +81,11 @@ def test_threads_count(package: ModuleType) -> None:
         thread.start()
         thread.join()
 
-    functions = count_calls.functions_run(folder, count_calls.codes_run(folder, work))
+    functions = fits.functions_run(folder, work)
     assert [function.name for function in functions] == ["unused"]
 
 
 def test_a_broken_module_of_the_package_is_an_error(package: ModuleType) -> None:
     Path(package.__path__[0], "inner", "broken.py").write_text("import counted.nothing\n")
     with pytest.raises(ModuleNotFoundError, match=r"counted\.nothing"):
-        count_calls.import_all(package)
+        fits.import_all(package)
