@@ -271,7 +271,7 @@ def test_large_runs_are_bounded() -> None:
         affinity_matrix_=A,
         _partition=Partition(labels, spectral.certain(labels, k), embedding),
         labels_=labels,
-        _assign=lambda: "kmeans",
+        assign="kmeans",
         n_clusters_=k,
         device="cpu",
         _has_lambda_path=lambda: False,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -31,7 +30,7 @@ from dcfsc.training import (
 )
 from dcfsc.training.progress import progress_bar
 
-from .base import DEVICE, Estimator
+from .base import DEVICE, Estimator, FeatureTransformer
 from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
 from .persistence import Persistent
 from .validation import check_array, local_generator
@@ -42,7 +41,7 @@ PRETRAIN_BATCH = 256
 NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 
 
-class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class NetworkEstimator(FeatureTransformer):
     """A transformer whose features are an auto-encoder's latents.
 
     Sets ``network_``, ``input_scale_`` and ``history_``; a subclass trains on.
@@ -116,15 +115,10 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _encode(self, X: Any) -> Tensor:
         check_is_fitted(self)
         X = check_array(self, X, reset=False)
-        return encode(
-            self.network_, NetworkInputs(X, resolve_device(self.device), self.input_scale_)
-        )
+        inputs = NetworkInputs(X, resolve_device(self.device), self.input_scale_)
+        return self._latents_of(self.network_, inputs)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.input_tags.three_d_array = True
-        return tags
+    _latents_of: ClassVar[Callable[..., Tensor]] = staticmethod(encode)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}

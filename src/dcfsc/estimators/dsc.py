@@ -35,7 +35,6 @@ class DSC(NetworkEstimator, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     norm : "l2" or "l1"
     coefficient_weight, self_expression_weight, reconstruction_weight : float
         a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255:
@@ -43,17 +42,11 @@ class DSC(NetworkEstimator, SubspaceClusterer):
         COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
-    network, weights, pretrain_epochs, steps, learning_rate, verbose, callbacks
-        As in :class:`DCFSC`.
-    affinity, assign, device, random_state
-        As in :class:`ClosedFormSubspaceClustering`.
+    others, and attributes that are not here : as in :class:`DCFSC`
 
     Attributes
     ----------
-    labels_, confidence_, next_best_ : ndarray (N,)
-    n_clusters_ : int
     coefficients_ : the trained C
-    network_, history_, latents_, affinity_matrix_, embedding_, eigenvalues_ : as in :class:`DCFSC`
     """
 
     n_clusters: int | Literal["auto"] = 8

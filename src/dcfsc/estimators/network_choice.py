@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +32,10 @@ def initial_network(
     Published weights saw pixels as they are (0 to 255), so their scale is 1, and a spec may bring
     a scale of its own; any other network that starts from nothing gets inputs of at most 1.
     """
-    path = weights_file(weights)
-    module = _build(network, path, X.shape[1:])
+    module = _build(network, weights, X.shape[1:])
     module.reset_parameters(generator)
-    if path is not None:
-        networks.load_published_weights(module, path)
+    if weights is not None:
+        networks.load_published_weights(module, weights)
         return InitialNetwork(module, 1.0, True)
     if module.spec.input_scale != 1.0:
         return InitialNetwork(module, 1.0, False)
@@ -50,16 +48,7 @@ def scale_to_one(X: Any) -> float:
     return 1.0 / largest if largest > 0 else 1.0
 
 
-def weights_file(weights: Any) -> Path | None:
-    if weights is None:
-        return None
-    path = Path(weights)
-    if not path.is_file():
-        raise InputError(f"there is no weights file {path}.")
-    return path
-
-
-def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> Any:
+def _build(network: Any, weights: Any, sample_shape: tuple[int, ...]) -> Any:
     spec: Any
     if isinstance(network, str):
         if network in VIEW_NETWORKS:

@@ -37,7 +37,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     mass = cluster_mass(A, labels, K)
     memberships = estimator._partition.memberships
     certainty = memberships.confidence
-    halves = spectral.halves(embedding, labels, K, estimator._assign())
+    halves = spectral.halves(embedding, labels, K, estimator.assign)
     parts = (2 * labels + halves).astype(np.int32)
     truth, class_names = _truth(data)
     confusion, best_class = matched_classes(truth, len(class_names), labels, K)

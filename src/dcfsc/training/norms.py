@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from dcfsc import processes
+from dcfsc.networks.shared_norm import BatchNorm, update_running
 
-BatchNorm = nn.modules.batchnorm._BatchNorm
 Chunk = TypeVar("Chunk")
 
 
@@ -92,13 +92,7 @@ class _Layer:
         variance = (second - first.square()).clamp_min(0.0)
         dtype = self.norm.running_mean.dtype if self.norm.running_mean is not None else first.dtype
         self.statistics = mean, variance = first.to(dtype), variance.to(dtype)
-        momentum = self.norm.momentum if self.norm.momentum is not None else 0.0
-        unbiased = variance * (self.count / max(self.count - 1.0, 1.0))
-        for running, now in ((self.norm.running_mean, mean), (self.norm.running_var, unbiased)):
-            if running is not None:
-                running.lerp_(now, momentum)
-        if self.norm.num_batches_tracked is not None:
-            self.norm.num_batches_tracked.add_(1)
+        update_running(self.norm, mean, variance, self.count)
 
     def _surrogate(self, x: Tensor) -> Tensor:
         """<a, x> / M + <b, (x - mu)^2> / M, as a linear function with the same gradient."""
