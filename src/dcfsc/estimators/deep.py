@@ -31,7 +31,7 @@ from dcfsc.training import (
 from dcfsc.training.progress import progress_bar
 
 from .base import DEVICE, Estimator, FeatureTransformer
-from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
+from .network_choice import NetworkInputs, as_inputs, initial_network
 from .persistence import Persistent
 from .validation import check_array, local_generator
 
@@ -88,12 +88,12 @@ class NetworkEstimator(FeatureTransformer):
     ) -> Iterator[Any]:
         """Build and pre-train the network, then give X as its input with the bar still open."""
         device = resolve_device(self.device)
-        chosen = initial_network(self.network, self.weights, X, generator)
-        self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
+        network, self.input_scale_ = initial_network(self.network, self.weights, X, generator)
+        self.network_ = network.to(device)
         inputs = as_inputs(X, device, self.input_scale_)
         epochs = self.pretrain_epochs
         if epochs is None:
-            epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
+            epochs = PRETRAIN_EPOCHS if self.weights is None else 0
         with self._recording(epochs, steps) as history:
             if epochs:
                 pretrain(
@@ -135,7 +135,9 @@ class NetworkEstimator(FeatureTransformer):
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
-        self.network_ = network_of(networks.from_dict(values["spec"]))
+        spec: Any = networks.from_dict(values["spec"])
+        of_views = isinstance(spec, networks.ResidualSpec | networks.HeadSpec)
+        self.network_ = networks.ViewNetwork(spec) if of_views else networks.build(spec)
         self.network_.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,16 +18,10 @@ BLOCK_ROWS_BYTES = 1 << 26
 VIEW_NETWORKS = {"residual": "images", "head": "feature vectors"}
 
 
-class InitialNetwork(NamedTuple):
-    network: Any
-    input_scale: float  # factor from the samples' values to the network's input
-    pretrained: bool
-
-
 def initial_network(
     network: Any, weights: Any, X: Any, generator: torch.Generator
-) -> InitialNetwork:
-    """Build what ``network`` names for the samples X and start it from ``weights``.
+) -> tuple[Any, float]:
+    """The network for the samples X, started from ``weights``, and the scale of its input.
 
     Published weights saw pixels as they are (0 to 255), so their scale is 1, and a spec may bring
     a scale of its own; any other network that starts from nothing gets inputs of at most 1.
@@ -36,10 +30,8 @@ def initial_network(
     module.reset_parameters(generator)
     if weights is not None:
         networks.load_published_weights(module, weights)
-        return InitialNetwork(module, 1.0, True)
-    if module.spec.input_scale != 1.0:
-        return InitialNetwork(module, 1.0, False)
-    return InitialNetwork(module, scale_to_one(X), False)
+        return module, 1.0
+    return module, scale_to_one(X) if module.spec.input_scale == 1.0 else 1.0
 
 
 def scale_to_one(X: Any) -> float:
@@ -91,13 +83,6 @@ def view_specs_for(
     _check_shape(network, sample_shape)
     spec = replace(network, n_clusters=n_clusters)
     return spec, spec
-
-
-def network_of(spec: Any) -> Any:
-    """The network that a spec of whatever kind describes."""
-    if isinstance(spec, networks.ResidualSpec | networks.HeadSpec):
-        return networks.ViewNetwork(spec)
-    return networks.build(spec)
 
 
 def _check_shape(spec: Any, sample_shape: tuple[int, ...]) -> None:
