@@ -36,7 +36,11 @@ def initial_network(
 
 def scale_to_one(X: Any) -> float:
     """The factor that brings the largest magnitude of all processes' samples to 1."""
-    largest = -processes.smallest_number(-largest_magnitude(X))
+    rows = max(1, BLOCK_ROWS_BYTES // max(1, X.size // len(X) * 8))
+    blocks = (X[i : i + rows] for i in range(0, len(X), rows))
+    # The ends rather than |X|: no copy, and no overflow of a signed type's lowest value.
+    own = max(max(float(b.max(initial=0)), -float(b.min(initial=0))) for b in blocks)
+    largest = -processes.smallest_number(-own)
     return 1.0 / largest if largest > 0 else 1.0
 
 
@@ -120,14 +124,6 @@ def as_inputs(X: Any, device: torch.device, scale: float) -> Tensor | NetworkInp
     if isinstance(X, io.Streamed) or 4 * X.size > LARGE_BYTES:
         return NetworkInputs(X, device, scale)
     return network_input(X, device, scale)
-
-
-def largest_magnitude(X: Any) -> float:
-    """max |X|, a block of rows at a time."""
-    rows = max(1, BLOCK_ROWS_BYTES // max(1, X.size // len(X) * 8))
-    blocks = (X[i : i + rows] for i in range(0, len(X), rows))
-    # The ends rather than |X|: no copy, and no overflow of a signed type's lowest value.
-    return max(max(float(b.max(initial=0)), -float(b.min(initial=0))) for b in blocks)
 
 
 def network_input(X: np.ndarray, device: torch.device, scale: float) -> Tensor:

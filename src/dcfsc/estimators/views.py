@@ -95,9 +95,6 @@ class ViewClustering(NetworkEstimator, Predictor, Persistent, SubspaceClusterer)
         Mini-batches, their samples, and the highest rate of the cycle; None is by ``effort``.
     precision : "float32", "bfloat16" or None
         Precision of the network; None is "bfloat16" on a GPU, which is faster, and else "float32".
-    compile : bool
-        Compile the network with PyTorch's compiler, which takes some twenty seconds and pays for
-        long trainings on a GPU. Two such runs may differ in rounding.
     lam, subspace_dim, affinity, assign
         Of the closed form that clusters the features; see :class:`ClosedFormSubspaceClustering`.
     others, and attributes that are not here : as in :class:`DCFSC`

@@ -61,9 +61,6 @@ class TensorBoard:
         self.close()
 
     # scikit-learn's clone copies parameters deeply, and a writer holds threads and files.
-    def __deepcopy__(self, memo: Any) -> TensorBoard:
-        return TensorBoard(self.logdir)
-
     def __getstate__(self) -> dict[str, Any]:
         return {"logdir": self.logdir, "_writer": None}
 

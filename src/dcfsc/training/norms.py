@@ -72,7 +72,7 @@ class _Layer:
 
     def _add(self, x: Tensor) -> None:
         assert self.sums is not None
-        wide, dims = x.to(torch.float64), _all_but_channels(x)
+        wide, dims = x.to(torch.float64), [i for i in range(x.ndim) if i != 1]
         moments = torch.stack((wide.sum(dims), wide.square().sum(dims)))
         self.sums[:-1] += moments.flatten()
         self.sums[-1] += x.numel() / x.shape[1]
@@ -195,10 +195,6 @@ def sum_gradients(module: nn.Module) -> None:
     flat = processes.total(torch.cat([g.flatten() for g in gradients]))
     for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(summed.view_as(gradient))
-
-
-def _all_but_channels(x: Tensor) -> tuple[int, ...]:
-    return tuple(i for i in range(x.ndim) if i != 1)
 
 
 def _channels(values: Tensor, x: Tensor) -> Tensor:
