@@ -15,7 +15,6 @@ from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
-    Callback,
     Checkpoint,
     LamRule,
     LossTerm,
@@ -27,7 +26,7 @@ from dcfsc.training import (
 from dcfsc.training.precision import PRECISIONS
 
 from .base import SubspaceClusterer
-from .deep import LEARNING_RATE, NetworkEstimator, checkpoint_of
+from .deep import AutoencoderEstimator, checkpoint_of
 from .persistence import Persistent
 from .prediction import Predictor, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
@@ -38,7 +37,7 @@ LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
 
 @dataclass(eq=False, repr=False)
-class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
+class DCFSC(AutoencoderEstimator, Predictor, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,
@@ -104,23 +103,15 @@ class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
     _: KW_ONLY
     lam: float | str = "auto"
     subspace_dim: float | None = None
-    network: Any = "auto"
-    weights: Any = None
-    pretrain_epochs: int | None = None
     steps: int = 100
-    learning_rate: float = LEARNING_RATE
     batch_size: int | None = None
     terms: Sequence[LossTerm] = ()
     precision: str = "float32"
     compile: bool = False
     affinity: Any = "topk"
     assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
     checkpoint: Any = None
     checkpoint_every: float = 30.0
-    verbose: bool | str = "auto"
-    callbacks: Sequence[Callback] = ()
 
     _table = p.table(
         lam=LAM,

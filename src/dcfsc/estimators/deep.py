@@ -47,10 +47,6 @@ class NetworkEstimator(FeatureTransformer):
     Sets ``network_``, ``input_scale_`` and ``history_``; a subclass trains on.
     """
 
-    network: Any
-    weights: Any
-    pretrain_epochs: int | None
-    learning_rate: Any
     device: Any
     verbose: bool | str
     callbacks: Sequence[Callback]
@@ -77,36 +73,6 @@ class NetworkEstimator(FeatureTransformer):
             self.history_ = History(callbacks=(*self.callbacks, bar))
             yield self.history_
         self.history_ = History(self.history_)
-
-    @contextmanager
-    def _pretrained(
-        self,
-        X: Any,
-        generator: torch.Generator,
-        steps: int,
-        checkpoint: Checkpoint | None = None,
-    ) -> Iterator[Any]:
-        """Build and pre-train the network, then give X as its input with the bar still open."""
-        device = resolve_device(self.device)
-        network, self.input_scale_ = initial_network(self.network, self.weights, X, generator)
-        self.network_ = network.to(device)
-        inputs = as_inputs(X, device, self.input_scale_)
-        epochs = self.pretrain_epochs
-        if epochs is None:
-            epochs = PRETRAIN_EPOCHS if self.weights is None else 0
-        with self._recording(epochs, steps) as history:
-            if epochs:
-                pretrain(
-                    self.network_,
-                    inputs,
-                    epochs=int(epochs),
-                    batch_size=PRETRAIN_BATCH,
-                    learning_rate=self.learning_rate,
-                    generator=generator,
-                    history=history,
-                    checkpoint=checkpoint,
-                )
-            yield inputs
 
     def transform(self, X: Any) -> np.ndarray:
         """Latents (n, d) of X under the trained encoder."""
@@ -155,7 +121,51 @@ class NetworkEstimator(FeatureTransformer):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
+class AutoencoderEstimator(NetworkEstimator):
+    """An auto-encoder that starts from weights, or from a training for reconstruction alone."""
+
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    learning_rate: float = LEARNING_RATE
+    device: Any = "auto"
+    random_state: Any = None
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
+
+    @contextmanager
+    def _pretrained(
+        self,
+        X: Any,
+        generator: torch.Generator,
+        steps: int,
+        checkpoint: Checkpoint | None = None,
+    ) -> Iterator[Any]:
+        """Build and pre-train the network, then give X as its input with the bar still open."""
+        device = resolve_device(self.device)
+        network, self.input_scale_ = initial_network(self.network, self.weights, X, generator)
+        self.network_ = network.to(device)
+        inputs = as_inputs(X, device, self.input_scale_)
+        epochs = self.pretrain_epochs
+        if epochs is None:
+            epochs = PRETRAIN_EPOCHS if self.weights is None else 0
+        with self._recording(epochs, steps) as history:
+            if epochs:
+                pretrain(
+                    self.network_,
+                    inputs,
+                    epochs=int(epochs),
+                    batch_size=PRETRAIN_BATCH,
+                    learning_rate=self.learning_rate,
+                    generator=generator,
+                    history=history,
+                    checkpoint=checkpoint,
+                )
+            yield inputs
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AutoencoderFeatures(AutoencoderEstimator, Persistent, Estimator):
     """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
 
     The first half of the paper's AE+SSC and AE+EDSC::
@@ -169,15 +179,6 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
     network_ : the trained auto-encoder
     history_ : list of dictionaries, one an epoch
     """
-
-    network: Any = "auto"
-    weights: Any = None
-    pretrain_epochs: int | None = None
-    learning_rate: float = LEARNING_RATE
-    device: Any = "auto"
-    random_state: Any = None
-    verbose: bool | str = "auto"
-    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: Any, y: Any = None) -> AutoencoderFeatures:
         """Train on X (n, features), (n, h, w) or (n, c, h, w)."""

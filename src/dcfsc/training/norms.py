@@ -107,9 +107,7 @@ class _Layer:
 class ExactNorms:
     """The batch norms of one module, given the statistics of all chunks and of all processes.
 
-    Parameters
-    ----------
-    module : runs its batch norms in the order in which ``module.modules()`` lists them.
+    The module runs its batch norms in the order in which ``module.modules()`` lists them.
     """
 
     def __init__(self, module: nn.Module):
