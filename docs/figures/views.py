@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_digits
 from style import MUTED, save
 
-from dcfsc.views import Views
+from dcfsc.views.augmentations import Views
 
 AUGMENTATIONS = ("geometry", "mirror", "light", "contrast", "hole", "noise")
 VIEWS = 8

@@ -104,9 +104,9 @@ def measure_here(method: str, problem: Problem, device: torch.device) -> Record:
     deep = protocol.dsc if method == "dsc" else protocol.dcfsc
     options = located(deep(problem.n_clusters))
     generator = torch.Generator().manual_seed(0)
-    chosen = initial_network(options["network"], options["weights"], samples.X, generator)
-    network = chosen.network.to(device)
-    X = network_input(samples.X, device, chosen.input_scale)
+    network, scale = initial_network(options["network"], options["weights"], samples.X, generator)
+    network = network.to(device)
+    X = network_input(samples.X, device, scale)
     with torch.no_grad():
         dim = network.encoder(X[:8]).shape[1]
     history = History()

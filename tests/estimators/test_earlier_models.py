@@ -5,7 +5,7 @@ import pytest
 
 from dcfsc import DCFSC
 from dcfsc.errors import InputError
-from dcfsc.estimators.earlier_models import renewed
+from dcfsc.estimators.persistence import renewed
 
 COMMON = {"n_clusters": 3, "steps": 4, "lam": "auto", "learning_rate": None, "n_neighbors": 5}
 COMMON |= {"pretrain_batch_size": 256, "tol": None, "patience": 20, "training": None}

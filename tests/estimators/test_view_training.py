@@ -14,7 +14,8 @@ from dcfsc.estimators import views as view_estimator
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.networks import ConvSpec, ResidualSpec
-from dcfsc.views import Schedule, ViewTraining
+from dcfsc.views.loop import Schedule
+from dcfsc.views.model import ViewTraining
 
 pytestmark = pytest.mark.slow
 

@@ -274,7 +274,9 @@ def test_unusable_input_is_one_line(options, X, said):
 
 def test_another_shape_is_refused(digits):
     model = ScatteringFeatures(J=2, L=4, n_components=5).fit(digits)
-    with pytest.raises(InputError, match=r"\(8, 8\), but the features were fitted on \(16, 16\)"):
+    with pytest.raises(
+        InputError, match=r"\(8, 8\), but ScatteringFeatures was fitted on \(16, 16\)"
+    ):
         model.transform(pictures(3, 8, 8))
 
 

@@ -102,7 +102,8 @@ def test_both_convolutions_agree(spec, training, monkeypatch):
     monkeypatch.setattr("dcfsc.networks.patches.BLOCK_BYTES", 9_000)
     nets, results = [], []
     for convolution in ("native", "patches"):
-        net = build(spec, generator(3), convolution).double().train(training)
+        net = build(spec, generator(3)).double().train(training)
+        net.convolution = convolution
         x = samples(net, dtype=torch.float64)
         out = net(x)
         gradients = torch.autograd.grad((out - x).square().sum(), list(net.parameters()))
@@ -117,7 +118,8 @@ def test_both_convolutions_agree(spec, training, monkeypatch):
 def test_gradients_reach_the_input_on_both_convolutions():
     gradients = []
     for convolution in ("native", "patches"):
-        net = build(SPECS["conv"], generator(), convolution).double()
+        net = build(SPECS["conv"], generator()).double()
+        net.convolution = convolution
         x = samples(net, dtype=torch.float64).requires_grad_()
         gradients.append(torch.autograd.grad(net(x).square().sum(), x)[0])
     torch.testing.assert_close(*gradients)
@@ -226,7 +228,8 @@ def test_integer_images_and_refusals():
 
 @pytest.mark.parametrize("convolution", ["auto", "patches", "native"])
 def test_no_samples_is_no_error(convolution):
-    net = build(SMALL_CONV, convolution=convolution)
+    net = build(SMALL_CONV)
+    net.convolution = convolution
     assert net(torch.zeros(0, 2, 9, 6)).shape == (0, 2, 9, 6)
 
 

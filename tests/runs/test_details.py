@@ -271,16 +271,14 @@ def test_large_runs_are_bounded() -> None:
         affinity_matrix_=A,
         _partition=Partition(labels, spectral.certain(labels, k), embedding),
         labels_=labels,
-        _assign=lambda: "kmeans",
+        assign="kmeans",
         n_clusters_=k,
         device="cpu",
-        _ridge_features=lambda: None,
+        _has_lambda_path=lambda: False,
+        spectrum=lambda: np.linspace(1, 0, k + 10),
     )
     X = rng.integers(0, 256, (n, 3, 20, 20), dtype=np.uint8)
-    values = np.linspace(1, 0, k + 10)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_details, "spectrum", lambda *_: values)
-        details = run_details.describe_details(estimator, Dataset("large", X, labels))
+    details = run_details.describe_details(estimator, Dataset("large", X, labels))
     assert details.thumbnails.nbytes <= BUDGET
     assert len(details.shown) >= 16 * k
     assert len(details.view_samples) == run_details.VIEW_POINTS

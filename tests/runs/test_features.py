@@ -50,7 +50,9 @@ def test_predict_applies_the_saved_features(run: Run, bars: Dataset) -> None:
     assert np.array_equal(predict_run(run.folder, bars)[0], run.labels)
     some = Dataset("some", bars.X[5:9])
     assert np.array_equal(predict_run(run.folder, some)[0], run.labels[5:9])
-    with pytest.raises(InputError, match=r"\(8, 8\), but the features were fitted on \(16, 16\)"):
+    with pytest.raises(
+        InputError, match=r"\(8, 8\), but ScatteringFeatures was fitted on \(16, 16\)"
+    ):
         predict_run(run.folder, Dataset("small", bars.X[:, :8, :8]))
 
 

@@ -10,8 +10,8 @@ from dcfsc import DCFSC
 from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec, ResidualSpec, ViewNetwork, build
 from dcfsc.training import Absolute, History, train
-from dcfsc.views import Schedule, Views, train_views
-from dcfsc.views.augmentations import usual_strengths
+from dcfsc.views.augmentations import Views, usual_strengths
+from dcfsc.views.loop import Schedule, train_views
 from dcfsc.views.pseudo_labels import PseudoLabels
 
 SPEC = ConvSpec((1, 8, 8), (3, 2), (3, 3), (1, 2), batch_norm=True)

@@ -16,9 +16,9 @@ from dcfsc.training.precision import (
     Compiled,
     check_compilable,
     check_precision,
+    convolutions,
     network_context,
     prepare,
-    repeatable_convolutions,
 )
 
 
@@ -146,7 +146,7 @@ def test_convolutions_are_repeatable_within_the_block_alone(monkeypatch, allow_t
     flags = torch.backends.cudnn
     monkeypatch.setattr(flags, "benchmark", True)
     monkeypatch.setattr(flags, "allow_tf32", allow_tf32)
-    with repeatable_convolutions():
+    with convolutions(fastest=False):
         assert (flags.enabled, flags.benchmark, flags.deterministic) == (True, False, True)
         assert flags.allow_tf32 is allow_tf32
     assert (flags.benchmark, flags.deterministic) == (True, False)

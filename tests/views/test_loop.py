@@ -11,9 +11,8 @@ from dcfsc import processes
 from dcfsc.errors import DivergenceError
 from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
 from dcfsc.training import Checkpoint, History
-from dcfsc.views import Views
 from dcfsc.views import loop as view_loop
-from dcfsc.views.augmentations import Drawn
+from dcfsc.views.augmentations import Drawn, Views
 from dcfsc.views.loop import Schedule, train_views, view_features
 from dcfsc.views.losses import Batch, weighted_terms
 from dcfsc.views.pseudo_labels import PseudoLabels

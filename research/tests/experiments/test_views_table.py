@@ -10,8 +10,8 @@ from matplotlib.container import BarContainer
 
 from dcfsc.errors import InputError
 from dcfsc.estimators import views
-from dcfsc.views import Schedule
 from dcfsc.views import loop as view_loop
+from dcfsc.views.loop import Schedule
 from research.experiments import catalog, reproduce, views_table
 from research.experiments.cells import Cell, CellStore, Problem
 from research.experiments.pipeline import Session

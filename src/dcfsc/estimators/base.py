@@ -8,7 +8,12 @@ from functools import wraps
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -75,6 +80,20 @@ def _fitted_names(estimator: Any) -> list[str]:
     return [name for name in vars(estimator) if name.endswith("_") and not name.startswith("__")]
 
 
+class FeatureTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A transformer of samples of any shape to rows in single precision."""
+
+    sample_shape_: tuple[int, ...]
+    _images_only = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.input_tags.two_d_array = not self._images_only
+        tags.input_tags.three_d_array = True
+        return tags
+
+
 class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
@@ -84,7 +103,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
 
     n_clusters: Any
     affinity: Any
-    assign: str | None
+    assign: str
     device: Any
     random_state: Any
 
@@ -110,16 +129,11 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         """The affinity, by name or as an object."""
         return self.affinity
 
-    def _assign(self) -> str:
-        """How the embedding becomes labels."""
-        assert self.assign is not None
-        return self.assign
-
     def _recipe(self, n_clusters: int) -> Recipe:
         """The settings that lead from the operator to the labels."""
         make = affinities.get(self._affinity(), n_clusters)
         shape = self.sample_shape_
-        return Recipe(shape, n_clusters, affinity=make, assign=self._assign())
+        return Recipe(shape, n_clusters, affinity=make, assign=self.assign)
 
     def _cluster(
         self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState

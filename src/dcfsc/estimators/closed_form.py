@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, get_args
 
-import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -205,13 +204,10 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         return self._training_features if self.representation_ == "given" else None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        check_whole(self)
         tensors, values = self._representation.state()
         tensors = {f"representation.{name}": tensor for name, tensor in tensors.items()}
         tensors["features"] = self._training_features
-        tensors["labels"] = torch.from_numpy(self.labels_)
-        tensors |= self._memberships_state()
-        return tensors, {
+        return tensors | self._partition_state(), {
             "sample_shape": list(self.sample_shape_),
             "working_shape": list(self.working_shape_),
             "n_features_in": self.n_features_in_,

@@ -15,7 +15,6 @@ from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
     Absolute,
-    Callback,
     Checkpoint,
     LamRule,
     LossTerm,
@@ -27,7 +26,7 @@ from dcfsc.training import (
 from dcfsc.training.precision import PRECISIONS
 
 from .base import SubspaceClusterer
-from .deep import LEARNING_RATE, NetworkEstimator, checkpoint_of
+from .deep import AutoencoderEstimator, checkpoint_of
 from .persistence import Persistent
 from .prediction import Predictor, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
@@ -38,7 +37,7 @@ LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
 
 @dataclass(eq=False, repr=False)
-class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
+class DCFSC(AutoencoderEstimator, Predictor, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,
@@ -55,8 +54,6 @@ class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
-        Number of clusters K; "auto" is the first candidate of :func:`dcfsc.suggest_k`.
     lam : float or "auto"
         Ridge parameter of the layer in absolute units, as in the paper, or a share of the latents'
         energy such that the effective degrees of freedom are ``n_clusters * subspace_dim``.
@@ -84,8 +81,6 @@ class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
         Have PyTorch's compiler build the network's kernels before the first step, which takes some
         twenty seconds and pays for long trainings on a GPU. Two such runs may differ in
         rounding.
-    affinity, assign, device, random_state
-        As in :class:`ClosedFormSubspaceClustering`.
     checkpoint : path or None
         A file to which training saves its state, and resumes from if it exists: to the same result,
         if ``random_state`` is an integer. It is left to the caller to delete.
@@ -95,40 +90,28 @@ class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
         A progress bar; "auto" shows one on a terminal only.
     callbacks : sequence of callables
         Each is given a dictionary after every step.
+    others, and attributes that are not here : as in :class:`ClosedFormSubspaceClustering`
 
     Attributes
     ----------
-    labels_, confidence_, next_best_ : ndarray (N,)
-    n_clusters_ : int
     network_ : the trained auto-encoder
     history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
-    lam_, effective_dof_ : float
-    leverage_, affinity_matrix_, embedding_, eigenvalues_
-        As in :class:`ClosedFormSubspaceClustering`.
     """
 
     n_clusters: int | Literal["auto"] = 8
     _: KW_ONLY
     lam: float | str = "auto"
     subspace_dim: float | None = None
-    network: Any = "auto"
-    weights: Any = None
-    pretrain_epochs: int | None = None
     steps: int = 100
-    learning_rate: float = LEARNING_RATE
     batch_size: int | None = None
     terms: Sequence[LossTerm] = ()
     precision: str = "float32"
     compile: bool = False
     affinity: Any = "topk"
     assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
     checkpoint: Any = None
     checkpoint_every: float = 30.0
-    verbose: bool | str = "auto"
-    callbacks: Sequence[Callback] = ()
 
     _table = p.table(
         lam=LAM,
@@ -209,12 +192,9 @@ class DCFSC(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
         return self.latents_
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        check_whole(self)
         tensors, values = super()._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
-        tensors["labels"] = torch.from_numpy(self.labels_)
-        tensors |= self._memberships_state()
-        return tensors, {**values, "lam": self.lam_}
+        return tensors | self._partition_state(), {**values, "lam": self.lam_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)

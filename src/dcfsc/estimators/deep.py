@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -31,8 +30,8 @@ from dcfsc.training import (
 )
 from dcfsc.training.progress import progress_bar
 
-from .base import DEVICE, Estimator
-from .network_choice import NetworkInputs, as_inputs, initial_network, network_of
+from .base import DEVICE, Estimator, FeatureTransformer
+from .network_choice import NetworkInputs, as_inputs, initial_network
 from .persistence import Persistent
 from .validation import check_array, local_generator
 
@@ -42,16 +41,12 @@ PRETRAIN_BATCH = 256
 NETWORK = p.Kind(lambda v: isinstance(v, str | networks.Spec), "a name or a spec")
 
 
-class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class NetworkEstimator(FeatureTransformer):
     """A transformer whose features are an auto-encoder's latents.
 
     Sets ``network_``, ``input_scale_`` and ``history_``; a subclass trains on.
     """
 
-    network: Any
-    weights: Any
-    pretrain_epochs: int | None
-    learning_rate: Any
     device: Any
     verbose: bool | str
     callbacks: Sequence[Callback]
@@ -79,36 +74,6 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             yield self.history_
         self.history_ = History(self.history_)
 
-    @contextmanager
-    def _pretrained(
-        self,
-        X: Any,
-        generator: torch.Generator,
-        steps: int,
-        checkpoint: Checkpoint | None = None,
-    ) -> Iterator[Any]:
-        """Build and pre-train the network, then give X as its input with the bar still open."""
-        device = resolve_device(self.device)
-        chosen = initial_network(self.network, self.weights, X, generator)
-        self.network_, self.input_scale_ = chosen.network.to(device), chosen.input_scale
-        inputs = as_inputs(X, device, self.input_scale_)
-        epochs = self.pretrain_epochs
-        if epochs is None:
-            epochs = 0 if chosen.pretrained else PRETRAIN_EPOCHS
-        with self._recording(epochs, steps) as history:
-            if epochs:
-                pretrain(
-                    self.network_,
-                    inputs,
-                    epochs=int(epochs),
-                    batch_size=PRETRAIN_BATCH,
-                    learning_rate=self.learning_rate,
-                    generator=generator,
-                    history=history,
-                    checkpoint=checkpoint,
-                )
-            yield inputs
-
     def transform(self, X: Any) -> np.ndarray:
         """Latents (n, d) of X under the trained encoder."""
         return self._encode(X).cpu().numpy()
@@ -116,15 +81,10 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _encode(self, X: Any) -> Tensor:
         check_is_fitted(self)
         X = check_array(self, X, reset=False)
-        return encode(
-            self.network_, NetworkInputs(X, resolve_device(self.device), self.input_scale_)
-        )
+        inputs = NetworkInputs(X, resolve_device(self.device), self.input_scale_)
+        return self._latents_of(self.network_, inputs)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.input_tags.three_d_array = True
-        return tags
+    _latents_of: ClassVar[Callable[..., Tensor]] = staticmethod(encode)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
@@ -141,7 +101,9 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         prefix = "network."
-        self.network_ = network_of(networks.from_dict(values["spec"]))
+        spec: Any = networks.from_dict(values["spec"])
+        of_views = isinstance(spec, networks.ResidualSpec | networks.HeadSpec)
+        self.network_ = networks.ViewNetwork(spec) if of_views else networks.build(spec)
         self.network_.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )
@@ -159,7 +121,51 @@ class NetworkEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
+class AutoencoderEstimator(NetworkEstimator):
+    """An auto-encoder that starts from weights, or from a training for reconstruction alone."""
+
+    network: Any = "auto"
+    weights: Any = None
+    pretrain_epochs: int | None = None
+    learning_rate: float = LEARNING_RATE
+    device: Any = "auto"
+    random_state: Any = None
+    verbose: bool | str = "auto"
+    callbacks: Sequence[Callback] = ()
+
+    @contextmanager
+    def _pretrained(
+        self,
+        X: Any,
+        generator: torch.Generator,
+        steps: int,
+        checkpoint: Checkpoint | None = None,
+    ) -> Iterator[Any]:
+        """Build and pre-train the network, then give X as its input with the bar still open."""
+        device = resolve_device(self.device)
+        network, self.input_scale_ = initial_network(self.network, self.weights, X, generator)
+        self.network_ = network.to(device)
+        inputs = as_inputs(X, device, self.input_scale_)
+        epochs = self.pretrain_epochs
+        if epochs is None:
+            epochs = PRETRAIN_EPOCHS if self.weights is None else 0
+        with self._recording(epochs, steps) as history:
+            if epochs:
+                pretrain(
+                    self.network_,
+                    inputs,
+                    epochs=int(epochs),
+                    batch_size=PRETRAIN_BATCH,
+                    learning_rate=self.learning_rate,
+                    generator=generator,
+                    history=history,
+                    checkpoint=checkpoint,
+                )
+            yield inputs
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AutoencoderFeatures(AutoencoderEstimator, Persistent, Estimator):
     """Latents of an auto-encoder trained for reconstruction alone: min |X - Dec(Enc(X))|_F^2.
 
     The first half of the paper's AE+SSC and AE+EDSC::
@@ -173,15 +179,6 @@ class AutoencoderFeatures(NetworkEstimator, Persistent, Estimator):
     network_ : the trained auto-encoder
     history_ : list of dictionaries, one an epoch
     """
-
-    network: Any = "auto"
-    weights: Any = None
-    pretrain_epochs: int | None = None
-    learning_rate: float = LEARNING_RATE
-    device: Any = "auto"
-    random_state: Any = None
-    verbose: bool | str = "auto"
-    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: Any, y: Any = None) -> AutoencoderFeatures:
         """Train on X (n, features), (n, h, w) or (n, c, h, w)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -12,16 +11,16 @@ from sklearn.utils import check_random_state
 from dcfsc.machine import require_memory, resolve_device
 from dcfsc.parameters import HUGE, one_of, real, table, whole
 from dcfsc.self_expression import ExplicitCoefficients
-from dcfsc.training import Callback, DSCLoss, calibrate_batch_norm, encode, train_dsc
+from dcfsc.training import DSCLoss, calibrate_batch_norm, encode, train_dsc
 
 from .base import SubspaceClusterer
-from .deep import LEARNING_RATE, NetworkEstimator
+from .deep import AutoencoderEstimator
 from .suggest import number_for
 from .validation import check_array, local_generator
 
 
 @dataclass(eq=False, repr=False)
-class DSC(NetworkEstimator, SubspaceClusterer):
+class DSC(AutoencoderEstimator, SubspaceClusterer):
     """Deep Subspace Clustering (Ji, Zhang, Li, Salzmann and Reid 2017).
 
         min_{Theta, C}  r |X - Dec(C Z)|_F^2 + a |C|_p + b / 2 |Z - C Z|_F^2,    Z = Enc(X)
@@ -35,7 +34,6 @@ class DSC(NetworkEstimator, SubspaceClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     norm : "l2" or "l1"
     coefficient_weight, self_expression_weight, reconstruction_weight : float
         a, b and r; the defaults are for inputs of at most 1. Released values, with pixels 0-255:
@@ -43,17 +41,11 @@ class DSC(NetworkEstimator, SubspaceClusterer):
         COIL-100.
     initial : float
         First value of every coefficient (released: 0 for ORL, 1e-4 elsewhere).
-    network, weights, pretrain_epochs, steps, learning_rate, verbose, callbacks
-        As in :class:`DCFSC`.
-    affinity, assign, device, random_state
-        As in :class:`ClosedFormSubspaceClustering`.
+    others, and attributes that are not here : as in :class:`DCFSC`
 
     Attributes
     ----------
-    labels_, confidence_, next_best_ : ndarray (N,)
-    n_clusters_ : int
     coefficients_ : the trained C
-    network_, history_, latents_, affinity_matrix_, embedding_, eigenvalues_ : as in :class:`DCFSC`
     """
 
     n_clusters: int | Literal["auto"] = 8
@@ -63,17 +55,9 @@ class DSC(NetworkEstimator, SubspaceClusterer):
     self_expression_weight: float = 100.0
     reconstruction_weight: float = 0.5
     initial: float = 1e-4
-    network: Any = "auto"
-    weights: Any = None
-    pretrain_epochs: int | None = None
     steps: int = 300
-    learning_rate: float = LEARNING_RATE
     affinity: Any = "symmetric"
     assign: str = "kmeans"
-    device: Any = "auto"
-    random_state: Any = None
-    verbose: bool | str = "auto"
-    callbacks: Sequence[Callback] = ()
 
     _table = table(
         norm=one_of("l1", "l2"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -27,16 +26,17 @@ from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
 from dcfsc.progress import progress, stage
 from dcfsc.training.progress import counting_bar
 
-from .base import DEVICE, Estimator
+from .base import DEVICE, Estimator, FeatureTransformer
 from .persistence import Persistent
 from .scattering_features import images
+from .validation import check_shape
 
 OPEN = "_opened"  # the network, with its name and device; a copy of the estimator opens its own
 CHUNK = 256  # images cached together: an interruption loses at most so many
 
 
 @dataclass(eq=False, repr=False)
-class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
+class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
     """Features of images from a pretrained network: one vector per image.
 
     Use it for photographs: it matters more than any setting of a clustering method. Nothing is
@@ -82,6 +82,8 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _images_only = True
+
     _table = table(
         name=PATH | NONE,
         batch_size=whole(1) | NONE,
@@ -94,7 +96,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         """Open the network for images X: files by their paths, (n, h, w), or (n, c, h, w)."""
         self.identity_ = self.open().identity
         X = self._images(X)
-        self.sample_shape_ = tuple(int(s) for s in X.shape[1:])
+        check_shape(self, X, reset=True)
         self.n_features_in_ = self.sample_shape_[0]
         self.input_scale_ = 1.0 if X.dtype == np.uint8 else _byte_scale(X)
         encoder = self.open()
@@ -107,11 +109,7 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
         check_is_fitted(self)
         encoder = self._checked()
         X = self._images(X)
-        if tuple(X.shape[1:]) != self.sample_shape_:
-            raise InputError(
-                f"samples have shape {tuple(X.shape[1:])}, but the features were fitted on "
-                f"{self.sample_shape_}."
-            )
+        check_shape(self, X, reset=False)
         cache = self._cache(encoder)
         out = np.empty((len(X), self._n_features_out), np.float32)
         stage("computing features by %s", encoder.title)
@@ -211,13 +209,6 @@ class EncoderFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persist
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != OPEN}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {}, {

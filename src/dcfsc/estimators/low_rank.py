@@ -28,17 +28,11 @@ class LRR(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     lam : float
         Price of the errors, in units of one over the data's scale (the authors: 0.18).
     norm : "l21" (wrong samples) or "l1" (wrong entries)
-    max_iter, scale, affinity, assign, device, random_state
-        As in :class:`SSC`; the affinity "lrr" is the one published with the method.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
-eigenvalues_, n_iter_, residual_
+    others, and the attributes : as in :class:`SSC`; the affinity "lrr" is the
+        one published with the method.
     """
 
     lam: float = 0.18
@@ -73,16 +67,9 @@ class LRSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     tau, alpha : float or None
         None is 100 / |Z|_2^2 and tau / 2, free of the data's scale; ``alpha=inf`` fixes A = Z.
-    scale, affinity, assign, device, random_state
-        As in :class:`SSC`.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
-eigenvalues_, n_iter_, residual_
+    others, and the attributes : as in :class:`SSC`
     """
 
     tau: float | None = None
@@ -111,19 +98,13 @@ class EDSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     l1, l2 : float, float or None
         Prices of noise and of outliers for rows divided by the largest magnitude; None is l1 / 2.
         The authors use 0.06 and 0.01 for faces. Use larger values for data with fewer features,
         or everything is taken for noise.
     outliers : bool
-    max_iter, scale, affinity, assign, device, random_state
-        As in :class:`SSC`; the affinity "edsc" is the one published with the method.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
-eigenvalues_, n_iter_, residual_
+    others, and the attributes : as in :class:`SSC`; the affinity "edsc" is the
+        one published with the method.
     """
 
     l1: float = 100.0
@@ -162,16 +143,9 @@ class LSR(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     lam : float
         The ridge, for rows of unit length (the authors: 0.004 for faces, 0.0048 for motion).
-    scale, affinity, assign, device, random_state
-        As in :class:`SSC`.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
-residual_
+    others, and the attributes : as in :class:`SSC`
     """
 
     lam: float = 0.004
@@ -198,19 +172,12 @@ class ADSSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     eta1, eta2, eta3 : float
         For rows of unit length. The smaller eta2, the sparser the affinity; eta3 may be zero. The
         defaults were chosen with the labels of thirty objects of COIL-100, by scattering features.
-    scale, assign, device, random_state
-        As in :class:`SSC`.
     affinity : "auto", str or callable
         "auto" is ``DoublyStochastic(eta2, relative=False)``.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
-residual_
+    others, and the attributes : as in :class:`SSC`
     """
 
     eta1: float = 0.1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,47 +18,33 @@ BLOCK_ROWS_BYTES = 1 << 26
 VIEW_NETWORKS = {"residual": "images", "head": "feature vectors"}
 
 
-class InitialNetwork(NamedTuple):
-    network: Any
-    input_scale: float  # factor from the samples' values to the network's input
-    pretrained: bool
-
-
 def initial_network(
     network: Any, weights: Any, X: Any, generator: torch.Generator
-) -> InitialNetwork:
-    """Build what ``network`` names for the samples X and start it from ``weights``.
+) -> tuple[Any, float]:
+    """The network for the samples X, started from ``weights``, and the scale of its input.
 
     Published weights saw pixels as they are (0 to 255), so their scale is 1, and a spec may bring
     a scale of its own; any other network that starts from nothing gets inputs of at most 1.
     """
-    path = weights_file(weights)
-    module = _build(network, path, X.shape[1:])
+    module = _build(network, weights, X.shape[1:])
     module.reset_parameters(generator)
-    if path is not None:
-        networks.load_published_weights(module, path)
-        return InitialNetwork(module, 1.0, True)
-    if module.spec.input_scale != 1.0:
-        return InitialNetwork(module, 1.0, False)
-    return InitialNetwork(module, scale_to_one(X), False)
+    if weights is not None:
+        networks.load_published_weights(module, weights)
+        return module, 1.0
+    return module, scale_to_one(X) if module.spec.input_scale == 1.0 else 1.0
 
 
 def scale_to_one(X: Any) -> float:
     """The factor that brings the largest magnitude of all processes' samples to 1."""
-    largest = -processes.smallest_number(-largest_magnitude(X))
+    rows = max(1, BLOCK_ROWS_BYTES // max(1, X.size // len(X) * 8))
+    blocks = (X[i : i + rows] for i in range(0, len(X), rows))
+    # The ends rather than |X|: no copy, and no overflow of a signed type's lowest value.
+    own = max(max(float(b.max(initial=0)), -float(b.min(initial=0))) for b in blocks)
+    largest = -processes.smallest_number(-own)
     return 1.0 / largest if largest > 0 else 1.0
 
 
-def weights_file(weights: Any) -> Path | None:
-    if weights is None:
-        return None
-    path = Path(weights)
-    if not path.is_file():
-        raise InputError(f"there is no weights file {path}.")
-    return path
-
-
-def _build(network: Any, weights: Path | None, sample_shape: tuple[int, ...]) -> Any:
+def _build(network: Any, weights: Any, sample_shape: tuple[int, ...]) -> Any:
     spec: Any
     if isinstance(network, str):
         if network in VIEW_NETWORKS:
@@ -104,13 +89,6 @@ def view_specs_for(
     return spec, spec
 
 
-def network_of(spec: Any) -> Any:
-    """The network that a spec of whatever kind describes."""
-    if isinstance(spec, networks.ResidualSpec | networks.HeadSpec):
-        return networks.ViewNetwork(spec)
-    return networks.build(spec)
-
-
 def _check_shape(spec: Any, sample_shape: tuple[int, ...]) -> None:
     expected, found = tuple(spec.sample_shape), tensor_shape(sample_shape)
     if expected != found:
@@ -146,14 +124,6 @@ def as_inputs(X: Any, device: torch.device, scale: float) -> Tensor | NetworkInp
     if isinstance(X, io.Streamed) or 4 * X.size > LARGE_BYTES:
         return NetworkInputs(X, device, scale)
     return network_input(X, device, scale)
-
-
-def largest_magnitude(X: Any) -> float:
-    """max |X|, a block of rows at a time."""
-    rows = max(1, BLOCK_ROWS_BYTES // max(1, X.size // len(X) * 8))
-    blocks = (X[i : i + rows] for i in range(0, len(X), rows))
-    # The ends rather than |X|: no copy, and no overflow of a signed type's lowest value.
-    return max(max(float(b.max(initial=0)), -float(b.min(initial=0))) for b in blocks)
 
 
 def network_input(X: np.ndarray, device: torch.device, scale: float) -> Tensor:

@@ -26,7 +26,6 @@ from dcfsc.ownership import Output
 from dcfsc.parameters import check
 from dcfsc.training.checkpoint import fingerprint
 
-from .earlier_models import renewed
 from .validation import check_n_clusters
 
 FORMAT = 2
@@ -38,6 +37,11 @@ _AFFINITIES = {
     name: getattr(affinities, name)
     for name in ("DoublyStochastic", "LowRank", "NearestCodes", "RowSpace", "Symmetric", "TopK")
 }
+# Of models that version 1 saved: classes and parameters had other names.
+RENAMED = {"views": "augmentations", "partners": "positives"}
+# Parameters that only a training read, and those of the other one of the two trainings of DCFSC.
+GONE = {"pretrain_batch_size", "tol", "patience", "training", "losses", "n_neighbors"}
+OF_RECONSTRUCTION, OF_VIEWS = {"weights", "pretrain_epochs", "terms"}, set(RENAMED)
 
 
 class Persistent:
@@ -154,6 +158,23 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     except Exception as error:  # the parsers fail in many ways on damaged bytes
         raise damaged(path, error) from error
     return header, tensors
+
+
+def renewed(header: dict[str, Any]) -> dict[str, Any]:
+    """The header of a model that version 1 saved, with the names of this version."""
+    name, params, values = header["class"], header["params"], header["values"]
+    if name not in ("DCFSC", "AutoencoderFeatures") or "pretrain_batch_size" not in params:
+        return header
+    on_views = "views" in values
+    gone = GONE | (OF_RECONSTRUCTION if on_views else OF_VIEWS)
+    return {
+        **header,
+        "class": "ViewClustering" if on_views else name,
+        "params": {
+            RENAMED.get(k, k): v for k, v in params.items() if k not in gone and v is not None
+        },
+        "values": values | {k: params[k] for k in ("n_neighbors",) if k in params},
+    }
 
 
 def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:

@@ -15,6 +15,8 @@ from dcfsc.pipeline import Partition
 from dcfsc.self_expression import Coding, Operator
 from dcfsc.spectral import Memberships
 
+from .sharded import check_whole
+
 # Chosen with labels, on halves of digits, among four powers; it is the sparse affinity's own.
 VOTE_POWER = 4.0
 CLUSTERS, PROBABILITIES = "membership_clusters", "membership_probabilities"  # in a model's file
@@ -65,15 +67,17 @@ class Predictor:
         operator, z = self._unseen(X)
         return votes(operator, groups, n_groups, z, max(1, int(self.n_neighbors))).cpu().numpy()
 
-    def _memberships_state(self) -> dict[str, Tensor]:
+    def _partition_state(self) -> dict[str, Tensor]:
+        check_whole(self)
         return {
+            "labels": torch.from_numpy(self.labels_),
             CLUSTERS: torch.from_numpy(self._partition.memberships.clusters),
             PROBABILITIES: torch.from_numpy(self._partition.memberships.probabilities),
         }
 
 
 def restored_partition(tensors: dict[str, Tensor], n_clusters: int) -> Partition:
-    """The inverse of ``_memberships_state``, or one line saying what is wrong."""
+    """The inverse of ``_partition_state``, or one line saying what is wrong."""
     if not {"labels", CLUSTERS, PROBABILITIES} <= tensors.keys():
         raise InputError("its memberships are missing; fit and save it again.")
     clusters, values = tensors[CLUSTERS], tensors[PROBABILITIES]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -21,15 +20,15 @@ from dcfsc.machine import resolve_device
 from dcfsc.parameters import FLAG, NONE, VERBOSE, table, whole
 from dcfsc.training.progress import counting_bar
 
-from .base import DEVICE, Estimator
+from .base import DEVICE, Estimator, FeatureTransformer
 from .persistence import Persistent
-from .validation import as_numpy
+from .validation import as_numpy, check_shape
 
 MOST_FILTERS = 1 << 25  # numbers in the filters of a model in a file
 
 
 @dataclass(eq=False, repr=False)
-class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Persistent, Estimator):
+class ScatteringFeatures(FeatureTransformer, Persistent, Estimator):
     """Scattering coefficients of images, reduced by principal components to rows of unit length.
 
     The features on which scalable subspace clustering is compared (You et al. 2016, SSC-OMP and
@@ -93,6 +92,8 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
     device: Any = "auto"
     verbose: bool | str = "auto"
 
+    _images_only = True
+
     _table = table(
         J=whole(1, 12),
         L=whole(1, 64),
@@ -110,7 +111,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         X = images(X)
         if len(X) < 2:
             raise InputError("principal components need at least 2 samples; there is 1.")
-        self.sample_shape_ = tuple(int(s) for s in X.shape[1:])
+        check_shape(self, X, reset=True)
         self.n_features_in_ = self.sample_shape_[0]
         if X.dtype == np.uint8:
             self.input_scale_ = 1 / 255
@@ -126,11 +127,7 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
         """Features (n, k) of images X, float32."""
         check_is_fitted(self)
         X = images(X)
-        if tuple(X.shape[1:]) != self.sample_shape_:
-            raise InputError(
-                f"samples have shape {tuple(X.shape[1:])}, but the features were fitted on "
-                f"{self.sample_shape_}."
-            )
+        check_shape(self, X, reset=False)
         out = np.empty((len(X), len(self.components_)), np.float32)
         start = 0
         for chunk in self._chunks(X, "projection"):
@@ -164,13 +161,6 @@ class ScatteringFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pers
                 check_finite(chunk, first=start)
                 yield torch.from_numpy(chunk)
                 bar.update(len(chunk))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self._model.state()

@@ -81,16 +81,10 @@ class KernelSSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     kernel : "polynomial", "rbf" or "linear"
     degree, coef0, gamma : the kernel's, (gamma z'z + coef0)^degree and exp(-gamma |z - z'|^2)
-    alpha, affine, tol, max_iter, scale, affinity, assign, device, random_state
-        As in :class:`SSC`; use rows of unit length for the polynomial kernel.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
-eigenvalues_, n_iter_, residual_
+    others, and the attributes : as in :class:`SSC`; use rows of unit length for the
+        polynomial kernel.
     """
 
     kernel: Literal["linear", "polynomial", "rbf"] = "polynomial"
@@ -141,7 +135,6 @@ class SSCOMP(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     n_nonzero : int
         The largest number k of coefficients per sample.
     tol : float
@@ -149,13 +142,7 @@ class SSCOMP(ShallowClusterer):
     scale : "unit", "none" or "max"
         At unit length, samples are chosen by their direction alone. At their own lengths ("none",
         "max"), long ones are chosen more often, and the graph is better connected.
-    affinity, assign, device, random_state
-        As in :class:`SSC`.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, confidence_, next_best_, coefficients_, affinity_matrix_, embedding_, \
-eigenvalues_, n_iter_, residual_
+    others, and the attributes : as in :class:`SSC`
     """
 
     n_nonzero: int = 5
@@ -194,7 +181,6 @@ class EnSC(ShallowClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto"
     l1_ratio : float
         r, between 0 and 1; near 1 codes are sparse.
     alpha : float
@@ -202,13 +188,7 @@ class EnSC(ShallowClusterer):
     tol, max_iter : float, int
         Stop when no sample outside a code violates the optimality conditions by more than the
         share ``tol``, or after so many rounds.
-    scale, affinity, assign, device, random_state
-        As in :class:`SSC`.
-
-    Attributes
-    ----------
-    labels_, n_clusters_, coefficients_, affinity_matrix_, embedding_, eigenvalues_, n_iter_, \
-residual_
+    others, and the attributes : as in :class:`SSC`
     """
 
     l1_ratio: float = 0.95

@@ -75,15 +75,20 @@ def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) 
         raise InputError(
             f"X must be (n, features), (n, h, w) or (n, c, h, w); got {X.ndim} dimensions."
         )
-    shape = X.shape[1:]
+    check_shape(estimator, X, reset)
+    return X
+
+
+def check_shape(estimator: Any, X: Any, reset: bool) -> None:
+    """Set the shape of a sample, or compare it with that of the samples of the fit."""
+    shape = tuple(int(s) for s in X.shape[1:])
     if reset:
-        estimator.sample_shape_ = tuple(int(s) for s in shape)
-    elif tuple(shape) != tuple(estimator.sample_shape_):
+        estimator.sample_shape_ = shape
+    elif shape != tuple(estimator.sample_shape_):
         raise InputError(
-            f"samples have shape {tuple(shape)}, but the model was fitted on "
+            f"samples have shape {shape}, but {type(estimator).__name__} was fitted on "
             f"{tuple(estimator.sample_shape_)}."
         )
-    return X
 
 
 def as_numpy(X: Tensor) -> np.ndarray:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dcfsc import affinity as affinities
@@ -25,24 +24,19 @@ from dcfsc.selection.stability import enough_samples
 from dcfsc.self_expression import Operator
 from dcfsc.training import Callback, check_compilable, check_precision
 from dcfsc.training.precision import PRECISIONS
-from dcfsc.views import (
-    Clustering,
-    Schedule,
-    ViewOptions,
-    ViewTraining,
-    agreed,
-    view_features,
-)
+from dcfsc.views.loop import Schedule, view_features
+from dcfsc.views.model import Clustering, ViewOptions, ViewTraining
+from dcfsc.views.pseudo_labels import agreed
 
 from .base import SubspaceClusterer
 from .closed_form import ClosedFormSubspaceClustering
 from .deep import NetworkEstimator, checkpoint_of
-from .network_choice import NetworkInputs, as_inputs, scale_to_one, view_specs_for
+from .network_choice import as_inputs, scale_to_one, view_specs_for
 from .persistence import Persistent
-from .prediction import CLUSTERS, PROBABILITIES, Predictor
+from .prediction import Predictor
 from .sharded import check_choices, check_whole, common_random_state
 from .suggest import number_for
-from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
+from .validation import LAM, SUBSPACE_DIM, check_array, local_generator
 
 # Guided by the samples' clusters, and from views alone; chosen with labels in view, on image sets.
 EFFORTS = {
@@ -83,8 +77,6 @@ class ViewClustering(NetworkEstimator, Predictor, Persistent, SubspaceClusterer)
 
     Parameters
     ----------
-    n_clusters : int or "auto"
-        Number of clusters K; "auto" is the first candidate of :func:`dcfsc.suggest_k`.
     augmentations : "auto" or a mapping
         The strength of each: ``{"geometry": 1.0, "light": 0.5}``. The names and what strength 1
         means are in :mod:`dcfsc.views.augmentations`. "auto" chooses them from the data.
@@ -103,24 +95,15 @@ class ViewClustering(NetworkEstimator, Predictor, Persistent, SubspaceClusterer)
         Mini-batches, their samples, and the highest rate of the cycle; None is by ``effort``.
     precision : "float32", "bfloat16" or None
         Precision of the network; None is "bfloat16" on a GPU, which is faster, and else "float32".
-    compile : bool
-        Compile the network with PyTorch's compiler, which takes some twenty seconds and pays for
-        long trainings on a GPU. Two such runs may differ in rounding.
     lam, subspace_dim, affinity, assign
         Of the closed form that clusters the features; see :class:`ClosedFormSubspaceClustering`.
-    device : "auto", "cpu", "cuda", ...
-    random_state : int, RandomState or None
-    checkpoint, checkpoint_every, verbose, callbacks
-        As in :class:`DCFSC`.
+    others, and attributes that are not here : as in :class:`DCFSC`
 
     Attributes
     ----------
-    labels_, confidence_, next_best_ : ndarray (N,)
-    n_clusters_ : int
     network_ : the trained encoder
     augmentations_, consistency_ : dict
         The strength of each augmentation, and how often it left samples in their clusters.
-    history_ : list of dictionaries, one a step
     latents_ : ndarray (N, d)
         Features of unit length.
     representation_, stability_, lam_, effective_dof_, leverage_, affinity_matrix_, embedding_, \
@@ -170,7 +153,6 @@ eigenvalues_
         X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
         n_clusters = self.n_clusters_ = number_for(self, X)
         check_choices(self, n_clusters)
-        fixed_lam(self.lam)
         random_state = common_random_state(self.random_state)
         checkpoint = checkpoint_of(self, X)
         device = resolve_device(self.device)
@@ -298,11 +280,7 @@ eigenvalues_
         self.__dict__.update({name: x for name, x in vars(closed).items() if name not in own})
         self._closed_form = closed
 
-    def _encode(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        X = check_array(self, X, reset=False)
-        inputs = NetworkInputs(X, resolve_device(self.device), self.input_scale_)
-        return view_features(self.network_, inputs)
+    _latents_of = staticmethod(view_features)
 
     def _unseen(self, X: Any) -> tuple[Operator, Tensor]:
         Z = self._encode(X)
@@ -313,18 +291,13 @@ eigenvalues_
         return self._closed_form._ridge_features()
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        check_whole(self)
         tensors, values = super()._state()
-        parts, closed = self._closed_form._state()
         tensors["latents"] = torch.from_numpy(self.latents_)
-        tensors["labels"] = torch.from_numpy(self.labels_)
-        tensors |= self._memberships_state()
-        for name in ("labels", CLUSTERS, PROBABILITIES):  # the model's own
-            del parts[name]
-        tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items()}
-        values["closed_form"] = closed
-        values["views"] = [self.augmentations_, self.consistency_]
-        return tensors, values
+        own = self._partition_state()
+        parts, closed = self._closed_form._state()
+        tensors |= {f"{CLOSED_FORM}{name}": part for name, part in parts.items() if name not in own}
+        views = [self.augmentations_, self.consistency_]
+        return tensors | own, {**values, "closed_form": closed, "views": views}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         super()._restore(tensors, values)

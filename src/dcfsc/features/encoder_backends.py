@@ -101,7 +101,10 @@ class TransformersEncoder(TorchEncoder):
         disable_progress_bar()  # of reading weights that are on the disk
         with opening(name, "transformers"):
             model = network_in(folder)
-            images = input_images(folder, getattr(model.config, "vision_config", model.config))
+            config = getattr(model.config, "vision_config", model.config)
+            side = getattr(config, "image_size", None) or 224
+            h, w = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
+            images = from_processor(folder, InputImages((h, w), keep_aspect=False))
             self.embeds = hasattr(model, "get_image_features")
             self.first_token = model.config.model_type in FIRST_TOKEN
             super().__init__(name, model, images, device)
@@ -197,13 +200,6 @@ def local_folder(name: str) -> Path:
         f"Hugging Face hub ({why[:120].rstrip('.')}); put its config.json, model.safetensors "
         f"and {PROCESSOR} in a folder and give encoder:FOLDER."
     )
-
-
-def input_images(folder: Path, config: Any) -> InputImages:
-    """What a transformers model takes: as its image processor says, else by its own size."""
-    side = getattr(config, "image_size", None) or 224
-    h, w = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
-    return from_processor(folder, InputImages((h, w), keep_aspect=False))
 
 
 def from_processor(folder: Path, default: InputImages) -> InputImages:

@@ -72,28 +72,13 @@ class InputImages:
 
 
 class Encoder(ABC):
-    """A pretrained network that maps images to vectors.
+    """A pretrained network that maps images to vectors."""
 
-    Attributes
-    ----------
-    title : str
-        The name that people read.
-    images : InputImages
-    identity : str
-        A digest of its weights and of how images are prepared.
-    device : torch.device
-        Where images should be before they are resized.
-    precision : str
-        The network's precision; features of another precision differ in their last digits.
-    batch_size : int
-        Images per batch by default.
-    """
-
-    title: str
+    title: str  # the name that people read
     images: InputImages
-    identity: str
-    device: torch.device = torch.device("cpu")
-    precision: str = "float32"
+    identity: str  # a digest of its weights and of how images are prepared
+    device: torch.device = torch.device("cpu")  # where images should be before they are resized
+    precision: str = "float32"  # features of another precision differ in their last digits
     batch_size: int = CPU_BATCH
 
     @cached_property

@@ -32,18 +32,11 @@ class ScatteringComponents:
     scale_paths : bool
         Divide every path of a sample by its largest magnitude, where a path is more than a number.
     device : torch.device
-
-    Attributes
-    ----------
-    mean : Tensor (D,), components : Tensor (k, D), float32
-        Of the D coefficients; set by :meth:`fit`, and by :meth:`restore`.
-    variances : ndarray (k,)
-        What each component explains.
     """
 
-    mean: Tensor
-    components: Tensor
-    variances: np.ndarray
+    mean: Tensor  # (D,), of the D coefficients; set by fit, and by restore
+    components: Tensor  # (k, D)
+    variances: np.ndarray  # (k,): what each component explains
 
     def __init__(
         self,

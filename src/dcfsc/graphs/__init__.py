@@ -1,4 +1,4 @@
-"""Affinities as graphs: checked once, then trusted."""
+"""Affinities as graphs, on the host or on a device: checked once, then trusted."""
 
 from .graph import Affinity, Graph, NormalizedAffinity
 from .reading import read_affinity, trusted

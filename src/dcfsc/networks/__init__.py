@@ -6,7 +6,6 @@ Networks do not depend on how they are trained or used.
 from dcfsc.networks.autoencoders import (
     Autoencoder,
     ConvAutoencoder,
-    MLPAutoencoder,
     build,
 )
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
@@ -20,7 +19,6 @@ __all__ = [
     "ConvAutoencoder",
     "ConvSpec",
     "HeadSpec",
-    "MLPAutoencoder",
     "MLPSpec",
     "ResidualSpec",
     "Spec",

@@ -53,18 +53,12 @@ class ConvAutoencoder(Autoencoder):
 
     spec: ConvSpec
 
-    def __init__(
-        self,
-        spec: ConvSpec,
-        generator: torch.Generator | None = None,
-        convolution: str = "auto",
-    ) -> None:
+    def __init__(self, spec: ConvSpec, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.spec = spec
         workspace = Workspace()
         self.encoder: ConvEncoder = ConvEncoder(spec, workspace)
         self.decoder: ConvDecoder = ConvDecoder(spec, workspace)
-        self.convolution = convolution
         self.reset_parameters(_seeded(generator))
 
     @property
@@ -118,11 +112,11 @@ class _Scaled(nn.Sequential):
 
 
 def build(
-    spec: ConvSpec | MLPSpec, generator: torch.Generator | None = None, convolution: str = "auto"
+    spec: ConvSpec | MLPSpec, generator: torch.Generator | None = None
 ) -> ConvAutoencoder | MLPAutoencoder:
     """The auto-encoder a spec describes; weights from ``generator`` (default: seed 0)."""
     if isinstance(spec, ConvSpec):
-        return ConvAutoencoder(spec, generator, convolution)
+        return ConvAutoencoder(spec, generator)
     if isinstance(spec, MLPSpec):
         return MLPAutoencoder(spec, generator)
     raise InputError(f"build takes a ConvSpec or an MLPSpec, got {type(spec).__name__}.")

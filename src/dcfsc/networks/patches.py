@@ -140,28 +140,6 @@ def even_blocks(n: int, size: int) -> int:
     return max(1, math.ceil(n / max(1, math.ceil(n / size))))
 
 
-def convolve(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    geometry: SameGeometry,
-    workspace: Workspace | None = None,
-) -> Tensor:
-    """x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n)."""
-    return _Convolution.apply(x, weight, bias, geometry, workspace or Workspace())
-
-
-def convolve_transposed(
-    y: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    geometry: SameGeometry,
-    workspace: Workspace | None = None,
-) -> Tensor:
-    """y (o, ceil(h / s), ceil(w / s), n) -> (c, h, w, n)."""
-    return _TransposedConvolution.apply(y, weight, bias, geometry, workspace or Workspace())
-
-
 def samples_last(x: Tensor, size: int) -> tuple[Tensor, ...]:
     """x (n, ...) -> blocks (..., at most ``size``)."""
     blocks = x.flatten(1).t().contiguous().split(size, dim=1)
@@ -181,8 +159,9 @@ class _Convolution(Function):
         weight: Tensor,
         bias: Tensor | None,
         geometry: SameGeometry,
-        workspace: Workspace,
+        workspace: Workspace | None = None,
     ) -> Tensor:
+        workspace = workspace or Workspace()
         matrix, ones = weight.flatten(1), bias is not None
         if bias is not None:
             matrix = torch.cat([matrix, bias[:, None]], dim=1)
@@ -221,9 +200,9 @@ class _TransposedConvolution(Function):
         weight: Tensor,
         bias: Tensor | None,
         geometry: SameGeometry,
-        workspace: Workspace,
+        workspace: Workspace | None = None,
     ) -> Tensor:
-        channels = weight.shape[1]
+        workspace, channels = workspace or Workspace(), weight.shape[1]
         start = 0.0 if bias is None else bias.view(-1, 1, 1, 1)
         x = y.new_empty(channels, geometry.height, geometry.width, y.shape[-1])
         for x_block, y_block in _blocks(weight, geometry, x, y):
@@ -274,3 +253,7 @@ def _product_into(out: Tensor, matrix: Tensor, patches: Tensor) -> None:
         torch.mm(matrix, patches, out=out.view(len(out), -1))
     else:
         out.copy_((matrix @ patches).view(out.shape))
+
+
+convolve = _Convolution.apply  # x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n)
+convolve_transposed = _TransposedConvolution.apply  # and back

@@ -124,7 +124,8 @@ class ResidualEncoder(nn.Module):
         self.sample_shape = spec.sample_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(_standardized(x)).mean(dim=(2, 3))
+        spread, mean = torch.std_mean(x, dim=(1, 2, 3), keepdim=True)
+        return self.layers((x - mean) / (spread + 1e-3)).mean(dim=(2, 3))
 
 
 class ResidualBlock(nn.Module):
@@ -193,11 +194,6 @@ def view_spec(
     if small or not alone:
         return spec
     return replace(spec, channels=(*channels, 512), hidden=2048, projection=2048)
-
-
-def _standardized(x: Tensor) -> Tensor:
-    spread, mean = torch.std_mean(x, dim=(1, 2, 3), keepdim=True)
-    return (x - mean) / (spread + 1e-3)
 
 
 def _dense(*sizes: int) -> nn.Sequential:

@@ -9,6 +9,19 @@ from torch import Tensor, nn
 
 from dcfsc import processes
 
+BatchNorm = nn.modules.batchnorm._BatchNorm
+
+
+@torch.no_grad()
+def update_running(norm: BatchNorm, mean: Tensor, variance: Tensor, count: float) -> None:
+    """Note a batch's statistics as running ones, as PyTorch does."""
+    unbiased = variance * (count / max(count - 1.0, 1.0))
+    for running, now in ((norm.running_mean, mean), (norm.running_var, unbiased)):
+        if running is not None:
+            running.lerp_(now, norm.momentum or 0.0)
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+
 
 def _shared(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     """Normalize x (n, C, ...), this process's part of a batch, by the statistics of all parts."""
@@ -19,14 +32,7 @@ def _shared(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     mean = processes.differentiable_total(wide.sum(axes)) / count
     centered = wide - mean.view(shape)
     variance = processes.differentiable_total(centered.square().sum(axes)) / count
-    with torch.no_grad():
-        momentum = 0.1 if norm.momentum is None else norm.momentum
-        unbiased = variance * (count / max(count - 1.0, 1.0))
-        for running, now in ((norm.running_mean, mean), (norm.running_var, unbiased)):
-            assert running is not None
-            running.lerp_(now, momentum)
-        assert norm.num_batches_tracked is not None
-        norm.num_batches_tracked.add_(1)
+    update_running(norm, mean, variance, count)
     y = centered * torch.rsqrt(variance + norm.eps).view(shape)
     if norm.affine:
         y = y * norm.weight.view(shape) + norm.bias.view(shape)

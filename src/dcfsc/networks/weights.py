@@ -57,7 +57,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except FileNotFoundError:
-        raise InputError(f"no weights file at {path}; check the path.") from None
+        raise InputError(f"there is no weights file {path}; check the path.") from None
     except (SafetensorError, OSError) as error:
         raise InputError(
             f"{path} is not a whole safetensors file ({reason(error)}); copy or download it again."

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dcfsc import spectral
-from dcfsc.estimators.diagnostics import has_lambda_path, lambda_path, spectrum
 from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
@@ -38,7 +37,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     mass = cluster_mass(A, labels, K)
     memberships = estimator._partition.memberships
     certainty = memberships.confidence
-    halves = spectral.halves(embedding, labels, K, estimator._assign())
+    halves = spectral.halves(embedding, labels, K, estimator.assign)
     parts = (2 * labels + halves).astype(np.int32)
     truth, class_names = _truth(data)
     confusion, best_class = matched_classes(truth, len(class_names), labels, K)
@@ -63,7 +62,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         connectivity=np.array(
             [embedding.isolated.sum(), embedding.n_connected, embedding.set_aside.sum()], np.int64
         ),
-        eigenvalues=spectrum(estimator),
+        eigenvalues=estimator.spectrum(),
         blocks=block_means(A, np.lexsort((-certainty, labels))),
         coupling=spectral.coupling(A, labels, halves, K),
         view_samples=view_samples,
@@ -76,7 +75,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         thumbnails=thumbnails(data.X, shown, files),
         profile=profile,
         feature_names=feature_names,
-        path=lambda_path(estimator) if has_lambda_path(estimator) else np.zeros((0, 3)),
+        path=estimator.lambda_path() if estimator._has_lambda_path() else np.zeros((0, 3)),
         class_names=class_names,
         confusion=confusion,
         best_class=best_class,

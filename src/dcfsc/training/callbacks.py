@@ -1,14 +1,4 @@
-"""Callbacks: what is called with each row of a training's history.
-
-A callback is any callable of one dictionary, the row that was just recorded: ``phase``
-("pretrain" or "train"), ``step``, ``loss``, ``seconds``, and in training ``lam``,
-``effective_dof`` and each loss term by its name. Estimators take a sequence of them:
-
-    DCFSC(n_clusters=10, callbacks=[print, TensorBoard("runs/board")])
-
-They are called in the order given, after every step, in the process that trains. What one returns
-is ignored; what one raises propagates out of ``fit``.
-"""
+"""Callbacks of a training; see :class:`.history.History` for what a callback is."""
 
 from __future__ import annotations
 
@@ -46,7 +36,14 @@ class TensorBoard:
 
     def __call__(self, row: Mapping[str, Any]) -> None:
         if self._writer is None:
-            self._writer = _writer(self.logdir)
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError(
+                    "the callback TensorBoard needs the package tensorboard, which is not "
+                    "installed; run 'pip install dcfsc[tensorboard]'."
+                ) from None
+            self._writer = SummaryWriter(self.logdir)
         for name, value in row.items():
             if name not in ("phase", "step") and isinstance(value, int | float):
                 self._writer.add_scalar(f"{row['phase']}/{name}", value, int(row["step"]))
@@ -64,22 +61,8 @@ class TensorBoard:
         self.close()
 
     # scikit-learn's clone copies parameters deeply, and a writer holds threads and files.
-    def __deepcopy__(self, memo: Any) -> TensorBoard:
-        return TensorBoard(self.logdir)
-
     def __getstate__(self) -> dict[str, Any]:
         return {"logdir": self.logdir, "_writer": None}
 
     def __repr__(self) -> str:
         return f"TensorBoard({self.logdir!r})"
-
-
-def _writer(logdir: str) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError(
-            "the callback TensorBoard needs the package tensorboard, which is not installed; "
-            "run 'pip install dcfsc[tensorboard]'."
-        ) from None
-    return SummaryWriter(logdir)

@@ -180,11 +180,6 @@ class Checkpoint:
         except (KeyError, TypeError, ValueError):
             raise self._damaged() from None
 
-    def remove(self) -> None:
-        """The run is whole: what was kept for a restart goes."""
-        if processes.rank() == 0:
-            self.path.unlink(missing_ok=True)
-
     def _part(self, prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in self._tensors.items() if k.startswith(prefix)}
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dcfsc.errors import InputError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Row = dict[str, Any]
 Callback = Callable[[Row], None]
@@ -38,7 +35,7 @@ class History(list[Row]):
     def column(self, name: str, phase: str | None = None) -> list[Any]:
         return [row[name] for row in self if name in row and phase in (None, row["phase"])]
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self) -> Any:
         """The history as a pandas DataFrame; what a row does not have is NaN in it."""
         try:
             import pandas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from .precision import (
     Compiled,
     check_compilable,
     check_precision,
-    fastest_convolutions,
+    convolutions,
     network_context,
     prepare,
 )
@@ -69,7 +69,7 @@ def run_steps(
     network.train()
     if checkpoint is not None:
         done = checkpoint.resume(phase, network, optimizer, history, generator=generator)
-    with guarded(checkpoint):
+    with nullcontext() if checkpoint is None else checkpoint.deferring_interrupts():
         for number in range(done + 1, steps + 1):
             start = time.perf_counter()
             loss, figures = step()
@@ -203,7 +203,7 @@ def train(
         parts, ridge = figures()  # waits for the device, where the step is under way
         return sum(parts.values()), ridge | (parts if terms else {})
 
-    with fastest_convolutions() if compiled else nullcontext():
+    with convolutions(fastest=True) if compiled else nullcontext():
         run_steps("train", steps, step, network, optimizer, history, checkpoint=checkpoint)
 
 
@@ -241,12 +241,6 @@ class _WholeBatch:
             return dict(zip(names, values, strict=True)), figures
 
         return read
-
-
-@contextmanager
-def guarded(checkpoint: Checkpoint | None) -> Iterator[None]:
-    with nullcontext() if checkpoint is None else checkpoint.deferring_interrupts():
-        yield
 
 
 def check_finite(loss: float, phase: str, step: int, learning_rate: float) -> None:

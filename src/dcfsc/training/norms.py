@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from dcfsc import processes
+from dcfsc.networks.shared_norm import BatchNorm, update_running
 
-BatchNorm = nn.modules.batchnorm._BatchNorm
 Chunk = TypeVar("Chunk")
 
 
@@ -72,7 +72,7 @@ class _Layer:
 
     def _add(self, x: Tensor) -> None:
         assert self.sums is not None
-        wide, dims = x.to(torch.float64), _all_but_channels(x)
+        wide, dims = x.to(torch.float64), [i for i in range(x.ndim) if i != 1]
         moments = torch.stack((wide.sum(dims), wide.square().sum(dims)))
         self.sums[:-1] += moments.flatten()
         self.sums[-1] += x.numel() / x.shape[1]
@@ -92,13 +92,7 @@ class _Layer:
         variance = (second - first.square()).clamp_min(0.0)
         dtype = self.norm.running_mean.dtype if self.norm.running_mean is not None else first.dtype
         self.statistics = mean, variance = first.to(dtype), variance.to(dtype)
-        momentum = self.norm.momentum if self.norm.momentum is not None else 0.0
-        unbiased = variance * (self.count / max(self.count - 1.0, 1.0))
-        for running, now in ((self.norm.running_mean, mean), (self.norm.running_var, unbiased)):
-            if running is not None:
-                running.lerp_(now, momentum)
-        if self.norm.num_batches_tracked is not None:
-            self.norm.num_batches_tracked.add_(1)
+        update_running(self.norm, mean, variance, self.count)
 
     def _surrogate(self, x: Tensor) -> Tensor:
         """<a, x> / M + <b, (x - mu)^2> / M, as a linear function with the same gradient."""
@@ -113,9 +107,7 @@ class _Layer:
 class ExactNorms:
     """The batch norms of one module, given the statistics of all chunks and of all processes.
 
-    Parameters
-    ----------
-    module : runs its batch norms in the order in which ``module.modules()`` lists them.
+    The module runs its batch norms in the order in which ``module.modules()`` lists them.
     """
 
     def __init__(self, module: nn.Module):
@@ -201,10 +193,6 @@ def sum_gradients(module: nn.Module) -> None:
     flat = processes.total(torch.cat([g.flatten() for g in gradients]))
     for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(summed.view_as(gradient))
-
-
-def _all_but_channels(x: Tensor) -> tuple[int, ...]:
-    return tuple(i for i in range(x.ndim) if i != 1)
 
 
 def _channels(values: Tensor, x: Tensor) -> Tensor:

@@ -46,21 +46,12 @@ def network_context(precision: str, device: torch.device) -> AbstractContextMana
     return nullcontext()
 
 
-def repeatable_convolutions() -> AbstractContextManager[Any]:
-    """Let cuDNN take only algorithms that give the same numbers every time."""
-    return _convolutions(benchmark=False, deterministic=True)
-
-
-def fastest_convolutions() -> AbstractContextManager[Any]:
-    """Let cuDNN try its algorithms at the first step and take the fastest."""
-    return _convolutions(benchmark=True, deterministic=False)
-
-
-def _convolutions(benchmark: bool, deterministic: bool) -> AbstractContextManager[Any]:
+def convolutions(fastest: bool) -> AbstractContextManager[Any]:
+    """Let cuDNN try its algorithms and take the fastest, or take only repeatable ones."""
     return torch.backends.cudnn.flags(
         enabled=True,
-        benchmark=benchmark,
-        deterministic=deterministic,
+        benchmark=fastest,
+        deterministic=not fastest,
         allow_tf32=torch.backends.cudnn.allow_tf32,
     )
 

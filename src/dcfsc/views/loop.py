@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,9 @@ from dcfsc import processes
 from dcfsc.training.checkpoint import Checkpoint
 from dcfsc.training.chunked import Inputs, chunk_slices, evaluation_chunk
 from dcfsc.training.history import History
-from dcfsc.training.loop import check_finite, guarded
+from dcfsc.training.loop import check_finite
 from dcfsc.training.norms import sum_gradients
-from dcfsc.training.precision import network_context, repeatable_convolutions
+from dcfsc.training.precision import convolutions, network_context
 
 from .augmentations import Drawn, Views
 from .losses import Batch, weighted_terms
@@ -101,7 +102,8 @@ def train_views(
     batch_size = min(schedule.batch_size, len(X))
     every = look_every(device)
     pending: list[dict[str, Tensor]] = []
-    with guarded(checkpoint), repeatable_convolutions():
+    guard = nullcontext() if checkpoint is None else checkpoint.deferring_interrupts()
+    with guard, convolutions(fastest=False):
         start = time.perf_counter()
         network.train()
         for step in range(done + 1, schedule.steps + 1):

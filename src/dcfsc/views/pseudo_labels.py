@@ -16,24 +16,12 @@ OWN = 0.5
 
 
 class PseudoLabels(nn.Module):
-    """Positives and pseudo-labels of N samples; a module, so that a checkpoint keeps it.
+    """Positives and pseudo-labels of N samples; a module, so that a checkpoint keeps it."""
 
-    Attributes
-    ----------
-    positives : Tensor (N, 1 + k)
-        Samples that may stand in for a sample in its second view, the first of them itself.
-    shares : Tensor (N, 1 + k)
-        How often each is taken, added up along the row.
-    targets : Tensor (N,)
-        The pseudo-label of each sample, -1 where it is not known.
-    first : Tensor (N,)
-        The clusters learned first, -1 before.
-    """
-
-    positives: Tensor
-    shares: Tensor
-    targets: Tensor
-    first: Tensor
+    positives: Tensor  # (N, 1 + k): what may stand in for a sample in its second view, itself first
+    shares: Tensor  # (N, 1 + k): how often each is taken, added up along the row
+    targets: Tensor  # (N,): pseudo-labels, -1 where not known
+    first: Tensor  # (N,): the clusters learned first, -1 before
 
     def __init__(self, n: int, device: torch.device, k: int = POSITIVES):
         super().__init__()
