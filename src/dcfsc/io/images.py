@@ -19,9 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.io import streamed
-from dcfsc.io.working_size import share_taken
 from dcfsc.progress import progress
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ class Reading:
 
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    center, or more of it where the image is small (:func:`share_taken`). ``levels`` are the values
-    of 16-bit gray that become 0 and 255.
+    center, or more of it so that at least ``size`` pixels are. ``levels`` are the values of 16-bit
+    gray that become 0 and 255.
     """
 
     size: tuple[int, int]
@@ -84,7 +83,7 @@ class Reading:
 
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
-        crop = share_taken(self.crop, self.size, height, width)
+        crop = min(1.0, max(self.crop, self.size[0] / height, self.size[1] / width))
         w, h = crop * width, crop * height
         if self.keep_aspect:
             scale = crop * min(height / self.size[0], width / self.size[1])
@@ -257,11 +256,11 @@ def broken(source: ImageSource, error: Exception) -> InputError:
             f"{source.name} has more than {Image.MAX_IMAGE_PIXELS} pixels, like a file made to "
             "exhaust memory; reduce it first."
         )
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    why = reason(error)
     if isinstance(error, Image.UnidentifiedImageError):
-        reason = "not an image, or cut off at the start"
+        why = "not an image, or cut off at the start"
     return InputError(
-        f"cannot read the image {source.name}: {reason}; repair or remove it, or skip broken "
+        f"cannot read the image {source.name}: {why}; repair or remove it, or skip broken "
         "images with skip_broken=True (--skip-broken)."
     )
 

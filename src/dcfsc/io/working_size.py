@@ -61,11 +61,3 @@ def _reduced(ratio: float) -> tuple[int, int]:
     """Height and width of ``WORKING_PIXELS`` pixels or a few less, height / width being ratio."""
     height = math.sqrt(WORKING_PIXELS * ratio) + 1e-9
     return max(1, int(height)), max(1, int(WORKING_PIXELS / height + 1e-9))
-
-
-def share_taken(crop: float, size: tuple[int, int], height: float, width: float) -> float:
-    """The share of an image that is taken: ``crop``, but at least as many pixels as ``size`` has.
-
-    An image with fewer pixels is taken whole, since its margins show what the rest does not.
-    """
-    return min(1.0, max(crop, size[0] / height, size[1] / width))
