@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dcfsc.errors import InputError
-from dcfsc.estimators.suggest import suggest_k
+from dcfsc.estimators.suggest import drawn, suggest_k
 from dcfsc.io import Dataset
-from dcfsc.io.image_stream import StreamedImages
 from dcfsc.pipeline import MOST_SAMPLES as MAX_SAMPLES
 from dcfsc.selection import Suggestion
 
@@ -30,21 +29,9 @@ def suggest_for_run(
     ``options`` are those of :func:`dcfsc.suggest_k`; None means not given.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    X = _drawn(data.X, given.get("random_state"))
+    X = drawn(data.X, MAX_SAMPLES, np.random.RandomState(given.get("random_state")))
     if transformer is not None:
         if method == "dcfsc":
             raise InputError("--features and --method dcfsc are two networks; give one of them.")
         X = clone(transformer).fit_transform(X)
     return suggest_k(X, max_k, method=method, **given)
-
-
-def _drawn(X: Any, seed: int | None) -> Any:
-    """At most ``MAX_SAMPLES`` samples, in their order; in memory, unless they are image files."""
-    if len(X) > MAX_SAMPLES:
-        rows = np.sort(np.random.RandomState(seed).choice(len(X), MAX_SAMPLES, replace=False))
-        if isinstance(X, StreamedImages):
-            return X.take(rows)
-        return np.stack([X[int(i)] for i in rows])
-    if isinstance(X, StreamedImages):
-        return X
-    return np.require(X[:], requirements=["W", "E"])
