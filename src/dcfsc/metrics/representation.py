@@ -7,6 +7,7 @@ needs both.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from dcfsc.errors import InputError
 from dcfsc.metrics.partition import label_codes
@@ -79,28 +80,13 @@ def _algebraic_connectivity(W: sp.csr_array) -> float:
     S = sp.csr_array(scale @ W @ scale)
     second = None
     if n > DENSE_CLASS:
-        # The leading eigenvector is known, D^1/2 1: with it moved to the other end of the
-        # spectrum the second becomes the first, however close the two are.
-        second = _largest_without(S, root / np.linalg.norm(root))
+        start = np.random.default_rng(0).standard_normal(n)
+        with suppress(ArpackNoConvergence):
+            second = eigsh(S, k=2, which="LA", v0=start, return_eigenvectors=False).min()
     if second is None:
         dense = S.toarray()
         second = scipy.linalg.eigh(dense, eigvals_only=True, subset_by_index=[n - 2, n - 2])[0]
     return float(max(0.0, 1.0 - second))
-
-
-def _largest_without(S: sp.csr_array, leading: np.ndarray) -> float | None:
-    """The largest eigenvalue of S but that of the eigenvector ``leading``; None if not found."""
-
-    def product(x: np.ndarray) -> np.ndarray:
-        return S @ x - (2.0 * (leading @ x)) * leading
-
-    n = len(leading)
-    start = np.random.default_rng(0).standard_normal(n)
-    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
-    try:
-        return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    except ArpackNoConvergence:
-        return None
 
 
 def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
