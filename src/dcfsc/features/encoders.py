@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dcfsc.errors import InputError
-from dcfsc.io.images import Reading
+from dcfsc.io.working_size import Reading
 
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
 LARGEST_SIDE = 1024  # of an encoder's input images

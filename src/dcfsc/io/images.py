@@ -20,6 +20,7 @@ import numpy as np
 
 from dcfsc.errors import InputError, reason
 from dcfsc.io import streamed
+from dcfsc.io.working_size import Reading
 from dcfsc.progress import progress
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ WORKERS = min(8, os.cpu_count() or 1)
 TOGETHER = 256  # images handed to the threads at a time
 GAP = 2  # a JPEG is decoded at no less than so many times the size it is then reduced to
 CHANNELS = (1, 3, 4)
-FULL = (0, 65535)
 OF_THE_SET: tuple[int, ...] = ()  # levels that the images of a folder are to tell
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 COLORED = 16  # of 255, by which the channels of a pixel differ where it has a color
@@ -62,37 +62,6 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     at_once = getattr(os, "O_NONBLOCK", 0)  # whatever has come in its place since
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How image files become samples of one shape.
-
-    ``size`` is (height, width). An image of another aspect ratio is stretched, or with
-    ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    center, or more of it so that at least ``size`` pixels are. ``levels`` are the values of 16-bit
-    gray that become 0 and 255.
-    """
-
-    size: tuple[int, int]
-    gray: bool = True
-    crop: float = 1.0
-    keep_aspect: bool = False
-    levels: tuple[int, ...] = FULL
-
-    def box(self, width: float, height: float) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what is taken of an image."""
-        crop = min(1.0, max(self.crop, self.size[0] / height, self.size[1] / width))
-        w, h = crop * width, crop * height
-        if self.keep_aspect:
-            scale = crop * min(height / self.size[0], width / self.size[1])
-            w, h = scale * self.size[1], scale * self.size[0]
-        left, top = (width - w) / 2, (height - h) / 2
-        return left, top, left + w, top + h
-
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of what is read of an image."""
-        return self.size if self.gray else (3, *self.size)
 
 
 class Header(NamedTuple):

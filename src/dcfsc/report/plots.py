@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dcfsc.errors import InputError
-from dcfsc.metrics.partition import label_codes
 
 from . import drawing
 
@@ -202,7 +201,7 @@ def _spectrum(subject: Any, n_clusters: int | None) -> drawing.Spectrum:
 
 def _codes(labels: Any, n: int) -> np.ndarray:
     """Labels of any kind as whole numbers (n,) from 0, in their sorted order."""
-    codes = label_codes(labels, "labels")[1]
+    codes = np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
     if len(codes) != n:
         raise InputError(f"there are {n} samples, but {len(codes)} labels.")
     return codes

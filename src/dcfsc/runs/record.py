@@ -16,7 +16,8 @@ from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
-from dcfsc.io.images import FULL, Reading, check_size
+from dcfsc.io.images import Reading, check_size
+from dcfsc.io.working_size import FULL
 from dcfsc.machine import machine, resolve_device, versions
 from dcfsc.selection import Suggestion
 
