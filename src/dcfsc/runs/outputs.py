@@ -31,12 +31,6 @@ def output_of(
     return Output(target, overwrite=overwrite, own=run, inputs=read, asks=asks)
 
 
-def numbered_output(run: Path, target: Path) -> Output:
-    """The first of NAME.csv, NAME-2.csv, ... that is free in the folder of a run."""
-    adopt(run)
-    return Output.numbered(target, own=run)
-
-
 def adopt(run: Path) -> None:
     """Give a run of version 1.0 a list of its record and of the files that bear our mark."""
     if not is_listed(run):
