@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import pytest
 import torch
 
-from dcfsc.machine import leaves_a_core_idle, one_a_core
+from dcfsc.machine import one_a_core
 
 CPU = torch.device("cpu")
 _setting: ContextVar[int] = ContextVar("setting", default=0)
@@ -94,9 +94,3 @@ def test_threads_that_start_meanwhile_or_later_have_their_number(threads):
 def test_another_device_takes_one_item_after_the_other():
     seen = one_a_core(lambda _: threading.get_ident(), range(3), torch.device("meta"))
     assert set(seen) == {threading.get_ident()}
-
-
-def test_a_core_is_idle_while_the_last_items_run(threads):
-    expected = {1: [], 3: [4, 5, 7, 8]}[threads]
-    assert [n for n in range(1, 10) if leaves_a_core_idle(n, CPU)] == expected
-    assert not leaves_a_core_idle(4, torch.device("meta"))

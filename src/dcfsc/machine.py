@@ -147,14 +147,3 @@ def one_a_core(
         finally:
             for future in waiting:
                 future.cancel()  # after an error or Ctrl-C: those that did not begin
-
-
-def leaves_a_core_idle(items: int, device: torch.device) -> bool:
-    """Whether :func:`one_a_core` has a core with nothing to do while the last of the items run.
-
-    Another item of about the same length then costs no time.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    return device.type == "cpu" and items > threads and items % threads > 0

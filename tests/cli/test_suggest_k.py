@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dcfsc.estimators.deep
-import dcfsc.runs.clusters
+import dcfsc.runs.executor
 from dcfsc import ClosedFormSubspaceClustering, suggest_k
 from dcfsc.cli import app
 from dcfsc.cli.output import clarity
@@ -118,7 +118,7 @@ def test_fit_auto_looks_at_the_representation_that_it_takes(
 
 
 def test_of_many_samples_some_are_drawn(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dcfsc.runs.clusters, "MAX_SAMPLES", 40)
+    monkeypatch.setattr(dcfsc.runs.executor, "MOST_SAMPLES", 40)
     result = command("suggest-k", npz)
     assert "40 of 60 samples" in result.stdout
 

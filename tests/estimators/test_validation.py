@@ -22,7 +22,7 @@ def test_what_may_be_written_to_is_not_copied(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
 @pytest.mark.parametrize("block", [64, 1 << 26])
 def test_what_is_read_only_is_copied_block_by_block(dtype, block, monkeypatch):
-    monkeypatch.setattr("dcfsc.pipeline.samples.BLOCK_BYTES", block)
+    monkeypatch.setattr("dcfsc.io.streamed.BLOCK_BYTES", block)
     X = (10 * np.random.default_rng(0).random((30, 4, 3))).astype(dtype)
     X.flags.writeable = False
     Z = as_float(X, CPU)

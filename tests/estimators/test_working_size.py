@@ -71,7 +71,7 @@ def test_samples_on_disk_are_reduced_a_block_at_a_time(photographs, tmp_path, mo
     on_disk = streamed.stream_npy(tmp_path / "x.npy")
     given = {**OPTIONS, "representation": "given"}
     expected = ClosedFormSubspaceClustering(**given).fit(photographs)
-    monkeypatch.setattr("dcfsc.pipeline.samples.BLOCK_BYTES", 7 * photographs[0].nbytes)
+    monkeypatch.setattr("dcfsc.io.streamed.BLOCK_BYTES", 7 * photographs[0].nbytes)
     found = ClosedFormSubspaceClustering(**given).fit(on_disk)
     np.testing.assert_allclose(found._training_features, expected._training_features, atol=1e-6)
 

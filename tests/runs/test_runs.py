@@ -16,7 +16,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators import ClosedFormSubspaceClustering
 from dcfsc.estimators.registry import METHODS
 from dcfsc.files import LOCK
-from dcfsc.io import Dataset, finite, synthetic
+from dcfsc.io import Dataset, streamed, synthetic
 from dcfsc.io.digest import digest_of_labels
 from dcfsc.runs import life
 from dcfsc.runs import record as run_record
@@ -267,7 +267,7 @@ def test_record_of_another_program_is_left_alone(
 def test_values_that_are_not_finite_are_counted_over_blocks(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finite, "BLOCK_BYTES", 5 * data.X[0].nbytes)
+    monkeypatch.setattr(streamed, "BLOCK_BYTES", 5 * data.X[0].nbytes)
     data.X[7, :3] = np.nan
     data.X[88, 0] = -np.inf
     with pytest.raises(InputError, match=r"4 values .* row 7 \(counted from 0\)"):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dcfsc.cli import output
-from dcfsc.cli.options import JsonOption, OverwriteOption, QuietOption
+from dcfsc.cli.options import JsonOption, OverwriteOption, QuietOption, option
 
 MOST = 12  # groups of moved samples that are printed
 
@@ -19,7 +19,7 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="RUN", help="Another run on the same samples.")],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page.", show_default="no page"),
+        option("Also write a page.", "FILE", shown="no page"),
     ] = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dcfsc.cli import output
-from dcfsc.cli.options import JsonOption, QuietOption, RunArgument
+from dcfsc.cli.options import JsonOption, QuietOption, RunArgument, option, switch
 from dcfsc.errors import InputError
 
 
@@ -20,13 +20,13 @@ def edit(
     ] = None,
     merge: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Merge these clusters. May be repeated."),
+        option("Merge these clusters. May be repeated.", "A,B"),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(metavar="A", help="Split this cluster in two. May be repeated."),
+        option("Split this cluster in two. May be repeated.", "A"),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last 'dcfsc edit'.")] = False,
+    undo: Annotated[bool, switch("--undo", "Undo the last 'dcfsc edit'.")] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

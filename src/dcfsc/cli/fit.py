@@ -66,12 +66,12 @@ def fit(
     ],
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
+        option(
+            "Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
             "auto: closed-form and, with a GPU, views; keep the clustering with the lower cut.",
-            show_default="closed-form; dcfsc or views if you set an option of its training",
-            rich_help_panel=METHOD,
+            "NAME",
+            shown="closed-form; dcfsc or views if you set an option of its training",
+            panel=METHOD,
         ),
     ] = None,
     out: Annotated[
@@ -90,49 +90,44 @@ def fit(
     ] = None,
     representation: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How samples are compared: given, metric, metric-twice, affine, counts, "
+        option(
+            "How samples are compared: given, metric, metric-twice, affine, counts, "
             "scattering, or auto to choose from the data.",
-            show_default="auto",
-            rich_help_panel=METHOD,
+            "NAME",
+            shown="auto",
+            panel=METHOD,
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Training steps.",
-            show_default="100; views: from --effort; dsc: 300",
-            rich_help_panel=TRAINING,
-        ),
+        option("Training steps.", "N", shown="100; views: from --effort; dsc: 300", panel=TRAINING),
     ] = None,
     augmentations: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES|auto",
-            help="Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
+        option(
+            "Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
             "contrast, color, hole, noise.",
-            show_default="auto: chosen from the data",
-            rich_help_panel=TRAINING,
+            "NAMES|auto",
+            shown="auto: chosen from the data",
+            panel=TRAINING,
         ),
     ] = None,
     positives: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Neighbors of each sample whose views are positives of its own.",
-            show_default="3",
-            rich_help_panel=TRAINING,
+        option(
+            "Neighbors of each sample whose views are positives of its own.",
+            "N",
+            shown="3",
+            panel=TRAINING,
         ),
     ] = None,
     effort: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How long to train on views: full, for a GPU, or quick.",
-            show_default="full",
-            rich_help_panel=TRAINING,
+        option(
+            "How long to train on views: full, for a GPU, or quick.",
+            "NAME",
+            shown="full",
+            panel=TRAINING,
         ),
     ] = None,
     affinity: Annotated[
@@ -167,11 +162,11 @@ def fit(
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Architecture of the network. For views also residual, or head for features.",
-            show_default="auto",
-            rich_help_panel=TRAINING,
+        option(
+            "Architecture of the network. For views also residual, or head for features.",
+            "NAME",
+            shown="auto",
+            panel=TRAINING,
         ),
     ] = None,
     pretrain_epochs: Annotated[
@@ -185,21 +180,16 @@ def fit(
     ] = None,
     learning_rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="X",
-            help="Learning rate.",
-            show_default="0.001; views: from --effort",
-            rich_help_panel=TRAINING,
-        ),
+        option("Learning rate.", "X", shown="0.001; views: from --effort", panel=TRAINING),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Samples held in memory at a time; the steps stay the same. For views: samples "
+        option(
+            "Samples held in memory at a time; the steps stay the same. For views: samples "
             "of a mini-batch.",
-            show_default="all; views: from --effort",
-            rich_help_panel=TRAINING,
+            "N",
+            shown="all; views: from --effort",
+            panel=TRAINING,
         ),
     ] = None,
     labels: LabelsOption = None,

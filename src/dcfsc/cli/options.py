@@ -153,24 +153,16 @@ def reading_for(features: str | None, device: str, spec: str) -> Reading | None:
     return registry.reading_for(features, device)
 
 
-def count_or_auto(text: str) -> int | str:
-    """The number of clusters, or "auto"."""
-    if text.strip() == "auto":
-        return "auto"
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise InputError(f"-k takes an integer or auto; got {text[:40]!r}.")
-    return int(text)
-
-
 def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
     """The number of clusters, several of them, or "auto"."""
+    if text.strip() == "auto":
+        return "auto"
     parts = text.split(",")
-    if len(parts) == 1:
-        return count_or_auto(text)
-    counts = tuple(count_or_auto(part) for part in parts)
-    if "auto" in counts or len(set(counts)) < len(counts):
-        raise InputError(f"-k takes different integers, as in 10,20,40; got {text[:40]!r}.")
-    return counts  # type: ignore[return-value]
+    counts = tuple(int(p) for p in parts if re.fullmatch(r"[+-]?[0-9]{1,18}", p.strip()))
+    if len({*counts}) < len(parts):
+        takes = "an integer or auto" if len(parts) == 1 else "different integers, as in 10,20,40"
+        raise InputError(f"-k takes {takes}; got {text[:40]!r}.")
+    return counts[0] if len(counts) == 1 else counts
 
 
 def number_or_name(text: str | None) -> float | str | None:

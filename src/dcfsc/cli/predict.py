@@ -60,12 +60,12 @@ def predict(
         saved, samples, out, device=device, overwrite=overwrite, inputs=given
     )
     sizes = [int((predicted == k).sum()) for k in clusters]
+    described = describe_data(samples)
     scores = None if samples.y is None else metrics.score(samples.y, predicted)
     if as_json:
-        described = describe_data(samples)
         result = {"file": str(file), "run": str(run), "data": described, "cluster_sizes": sizes}
         print(json.dumps({**result, "scores": scores, "labels": predicted.tolist()}))
     elif not quiet:
-        facts = [*output.data_facts(describe_data(samples)), ("model", str(run))]
+        facts = [*output.data_facts(described), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
         output.print_facts([*facts, ("predictions", str(file))])

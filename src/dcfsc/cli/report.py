@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dcfsc.cli import output
 from dcfsc.cli.options import (
     AbsoluteOption,
@@ -17,6 +15,7 @@ from dcfsc.cli.options import (
     SizeOption,
     SkipOption,
     load_samples,
+    option,
     sources,
 )
 from dcfsc.errors import InputError
@@ -26,14 +25,11 @@ def report(
     run: RunArgument,
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Images to show instead: the same samples in the same order.",
-        ),
+        option("Images to show instead: the same samples in the same order.", "DATA"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Output page.", show_default="RUN/report.html"),
+        option("Output page.", "FILE", shown="RUN/report.html"),
     ] = None,
     overwrite: OverwriteOption = False,
     size: SizeOption = None,

@@ -53,7 +53,7 @@ def suggest_k(
     reading = reading_for(features, device, data)
     samples = load_samples(data, None, size, color, skip_broken, seed, reading)
     from dcfsc.estimators.registry import create_features
-    from dcfsc.runs.clusters import suggest_for_run
+    from dcfsc.runs.executor import suggest_for_run
 
     options: dict[str, Any] = {
         "subspace_dim": subspace_dim,

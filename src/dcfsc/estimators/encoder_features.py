@@ -20,7 +20,7 @@ from dcfsc.features.encoders import Encoder
 from dcfsc.io import check_finite
 from dcfsc.io.feature_cache import FeatureCache, default_place
 from dcfsc.io.image_stream import StreamedImages
-from dcfsc.io.images import ImageSource, Reading, channels_first
+from dcfsc.io.images import ImageSource, channels_first
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
 from dcfsc.progress import progress, stage
@@ -160,11 +160,11 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            wanted = replace(reading(self._checked()), gray=X.reading.gray)
+            wanted = replace(self._checked().images.reading, gray=X.reading.gray)
             return X.read_as(replace(wanted, levels=X.reading.levels))
         if _are_paths(X):
             sources = [ImageSource.file(Path(path)) for path in X]
-            return StreamedImages("X", sources, reading(self._checked()))
+            return StreamedImages("X", sources, self._checked().images.reading)
         X = channels_first(images(X, "encoder features"), "X")
         if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
             raise InputError(
@@ -229,12 +229,6 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
         self._n_features_out = int(values["n_features_out"])
         if not 0 < self._n_features_out <= MOST_FEATURES:
             raise InputError(f"{self._n_features_out} features of an image are too many.")
-
-
-def reading(encoder: Encoder) -> Reading:
-    """How files are to be read for an encoder."""
-    wanted = encoder.images
-    return Reading(wanted.size, False, wanted.crop, wanted.keep_aspect)
 
 
 def _are_paths(X: Any) -> bool:

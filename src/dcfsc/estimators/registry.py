@@ -16,7 +16,7 @@ from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
-from .encoder_features import EncoderFeatures, reading
+from .encoder_features import EncoderFeatures
 from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
@@ -99,7 +99,7 @@ def reading_for(features: str | None, device: Any) -> Reading | None:
         return None
     transformer, _ = create_features(features, "closed-form", {"device": device})
     assert isinstance(transformer, EncoderFeatures)
-    return replace(reading(transformer.open()), levels=OF_THE_SET)
+    return replace(transformer.open().images.reading, levels=OF_THE_SET)
 
 
 def load_model(path: Any, device: Any = None) -> Any:

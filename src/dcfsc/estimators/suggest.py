@@ -14,7 +14,7 @@ from torch import Tensor
 from dcfsc import affinity as affinities
 from dcfsc import processes
 from dcfsc.errors import InputError
-from dcfsc.io import Streamed
+from dcfsc.io.image_stream import StreamedImages
 from dcfsc.machine import resolve_device
 from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import CALLABLE, NONE, SEED, check_call, one_of, table, whole
@@ -96,7 +96,7 @@ def suggest_k(
     if network and method != "dcfsc":
         raise InputError(f"the options {', '.join(network)} need method='dcfsc'.")
     rng = check_random_state(random_state)
-    X = _drawn(check_array(BaseEstimator(), X, reset=True, least_samples=4), max_samples, rng)
+    X = drawn(check_array(BaseEstimator(), X, reset=True, least_samples=4), max_samples, rng)
     largest = largest_candidate(max_k, len(X))
     seed = int(rng.randint(2**31 - 1))
     place = resolve_device(device)
@@ -146,9 +146,9 @@ def _refuse_one_point(Z: Tensor, scaled: bool) -> None:
         raise InputError(f"all {len(Z)} samples are the same{but}: they are one cluster, K = 1.")
 
 
-def _drawn(X: Any, most: int, rng: np.random.RandomState) -> Any:
-    """At most ``most`` rows of X, in their order."""
+def drawn(X: Any, most: int, rng: np.random.RandomState) -> Any:
+    """At most ``most`` rows of X, in their order; in memory, unless they are image files."""
     if len(X) <= most:
         return X
     rows = np.sort(rng.choice(len(X), int(most), replace=False))
-    return np.stack([X[int(i)] for i in rows]) if isinstance(X, Streamed) else X[rows]
+    return X.take(rows) if isinstance(X, StreamedImages) else X[rows]

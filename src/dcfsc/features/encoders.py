@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dcfsc.errors import InputError
-from dcfsc.io.working_size import share_taken
+from dcfsc.io.working_size import Reading
 
 CPU_BATCH, GPU_BATCH = 4, 128  # on a CPU more images leave the cache
 LARGEST_SIDE = 1024  # of an encoder's input images
@@ -47,16 +47,17 @@ class InputImages:
             height, width = (str(side)[:20] for side in self.size)
             raise InputError(f"an encoder takes images of {height} x {width}, which is not usable.")
 
+    @property
+    def reading(self) -> Reading:
+        """How files become these images."""
+        return Reading(self.size, False, self.crop, self.keep_aspect)
+
     def cut(self, pixels: Tensor) -> Tensor:
         """Images (n, 3, H, W) of any size at ``size``, float32 in 0..255."""
-        height, width = pixels.shape[-2:]
-        crop = share_taken(self.crop, self.size, height, width)
-        h, w = crop * height, crop * width
-        if self.keep_aspect:
-            scale = crop * min(height / self.size[0], width / self.size[1])
-            h, w = scale * self.size[0], scale * self.size[1]
-        top, left = round((height - h) / 2), round((width - w) / 2)
-        taken = pixels[..., top : top + max(1, round(h)), left : left + max(1, round(w))].float()
+        left, top, right, bottom = self.reading.box(pixels.shape[-1], pixels.shape[-2])
+        rows, columns = max(1, round(bottom - top)), max(1, round(right - left))
+        y, x = round(top), round(left)
+        taken = pixels[..., y : y + rows, x : x + columns].float()
         if taken.shape[-2:] == self.size:
             return taken
         resized = interpolate(taken, self.size, mode="bicubic", antialias=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,6 @@ from dcfsc.io.mat5 import is_mat5, read_mat5
 FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
 LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
 NO_LABELS = "none"
-LABEL_BYTES = 1 << 30
-DENSE_BYTES = 4 << 30  # a sparse matrix that would need more is not made dense
 
 
 def read_npy(path: Path) -> np.ndarray:
@@ -61,7 +60,7 @@ def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -
             X = archive[feature_key]
         values = None
         if label_key is not None:
-            _check_label_size(headers[label_key], f"{path}[{label_key}]")
+            streamed.require_room(f"{path}[{label_key}]", headers[label_key].nbytes)
             values = archive[label_key]
     y, names = (None, None) if values is None else encode_labels(values, path)
     return Dataset(path.stem, numeric(X, f"{path}[{feature_key}]"), y, label_names=names)
@@ -76,15 +75,6 @@ def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
                 refuse_bomb(f"{path}[{info.filename}]", info.compress_size, info.file_size)
                 headers[info.filename.removesuffix(".npy")] = streamed.member_header(archive, info)
     return headers
-
-
-def _check_label_size(header: streamed.NpyHeader, source: str) -> None:
-    """Labels are read whole, and a hundred million of them take less."""
-    if header.nbytes > LABEL_BYTES:
-        raise InputError(
-            f"{source} takes {header.nbytes / 2**30:.1f} GiB, too much for labels; name the array "
-            "of the labels, or 'none'."
-        )
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
@@ -185,11 +175,6 @@ def numeric(X: Any, source: str) -> Any:
 
 
 def _dense(matrix: Any, source: str) -> np.ndarray:
-    need = int(np.prod(matrix.shape)) * matrix.dtype.itemsize
-    if need > DENSE_BYTES:
-        raise InputError(
-            f"{source} is sparse and would need {need / 2**30:.1f} GiB when dense; reduce its "
-            "dimension first."
-        )
+    streamed.require_room(source, math.prod(matrix.shape) * matrix.dtype.itemsize)
     matrix.tocsc().check_format(full_check=True)
     return matrix.toarray()

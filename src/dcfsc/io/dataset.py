@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, writable
+from dcfsc.errors import InputError, reason, writable
 from dcfsc.io.finite import unmasked
 from dcfsc.io.images import Reading
 
@@ -155,8 +155,7 @@ def unreadable(path: Path | str, error: Exception) -> InputError:
             f"{path} holds Python objects, which are not loaded because unpickling can run code; "
             "save a numeric array."
         )
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return InputError(f"cannot read {path}: {reason[:300].rstrip('.')}.")
+    return InputError(f"cannot read {path}: {reason(error).rstrip('.')}.")
 
 
 def refuse_bomb(source: Path | str, packed: int, size: int) -> None:

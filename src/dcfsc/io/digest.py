@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from dcfsc.io.image_stream import StreamedImages
-from dcfsc.io.streamed import BLOCK_BYTES
+from dcfsc.io.streamed import blocks
 
 BYTES = 32
 
@@ -19,16 +20,15 @@ def digest_of(X: Any, first: int = 0) -> int:
     The digests of parts add up to that of the whole. Images that are not decoded yet are known by
     the bytes of their files.
     """
-    total, step = 0, max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    for start in range(0, len(X), step):
-        if isinstance(X, StreamedImages):
-            files = X.digests(start, min(start + step, len(X)))
-            contents = [repr(X.reading).encode() + file for file in files]
-        else:
-            contents = [row.tobytes() for row in np.asarray(X[start : start + step])]
-        for i, content in enumerate(contents, first + start):
-            digest = hashlib.sha256(i.to_bytes(8, "little") + content).digest()
-            total += int.from_bytes(digest, "little")
+    if isinstance(X, StreamedImages):
+        reading = repr(X.reading).encode()
+        contents: Iterable[bytes] = (reading + file for file in X.digests(0, len(X)))
+    else:
+        contents = (row.tobytes() for _, block in blocks(X) for row in block)
+    total = 0
+    for i, content in enumerate(contents, first):
+        digest = hashlib.sha256(i.to_bytes(8, "little") + content).digest()
+        total += int.from_bytes(digest, "little")
     return total % (1 << 8 * BYTES)
 
 

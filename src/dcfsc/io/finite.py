@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.io.streamed import BLOCK_BYTES, Streamed
+from dcfsc.io.streamed import Streamed, blocks
 
 
 def unmasked(X: Any, name: str = "X") -> Any:
@@ -36,10 +36,8 @@ def check_finite(X: Any, name: str = "X", share: slice = slice(None), *, first: 
     start, stop, _ = share.indices(len(X))
     if isinstance(X, Streamed) and X.is_checked(start, stop):
         return
-    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
     count, bad_row = 0, -1
-    for begin in range(start, stop, rows):
-        block = np.asarray(X[begin : min(begin + rows, stop)])
+    for begin, block in blocks(X, share):
         wrong = (~np.isfinite(block)).reshape(len(block), -1).sum(axis=1)
         if count == 0 and wrong.any():
             bad_row = first + begin + int(wrong.nonzero()[0][0])

@@ -18,7 +18,7 @@ from dcfsc.io import images, streamed
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.image_stream import StreamedImages
 from dcfsc.io.images import ImageSource, Reading, check_size, natural_order
-from dcfsc.io.working_size import working_size
+from dcfsc.io.working_size import FULL, working_size
 from dcfsc.journal import kind_of
 
 # what cameras and their programs write
@@ -64,6 +64,7 @@ def load_folder(
         names = sorted({groups[i] for i in readable}, key=natural_order)
         number = {name: k for k, name in enumerate(names)}
         y = np.array([number[groups[i]] for i in readable], np.int64)
+    photographs = sum(file.suffix.lower() in PHOTOGRAPHS for file in files)
     return Dataset(
         name=folder.resolve().name or str(folder),
         X=X,
@@ -73,7 +74,7 @@ def load_folder(
         label_names=names,
         notes="; ".join(filter(None, [skipped, *notes])),
         reading=reading,
-        photographs=not reading.gray and _mostly_photographs(files),
+        photographs=not reading.gray and photographs > len(files) / 2,
     )
 
 
@@ -109,10 +110,6 @@ def _choose_reading(
     return replace(reading, levels=levels), notes + more
 
 
-def _mostly_photographs(files: list[Path]) -> bool:
-    return sum(file.suffix.lower() in PHOTOGRAPHS for file in files) > len(files) / 2
-
-
 def _choose_size(sizes: list[tuple[int, int]], gray: bool) -> tuple[tuple[int, int], str]:
     """The size at which to read images of these sizes, and a note where it is not theirs."""
     chosen = working_size(sizes, 1 if gray else 3)
@@ -127,7 +124,7 @@ def _choose_size(sizes: list[tuple[int, int]], gray: bool) -> tuple[tuple[int, i
 
 def _choose_levels(headers: list[images.Header]) -> tuple[tuple[int, int], list[str]]:
     """Which 16-bit values become 0 and 255, and what reading with eight bits changes."""
-    deep, levels, notes = [h.levels for h in headers if h.levels is not None], images.FULL, []
+    deep, levels, notes = [h.levels for h in headers if h.levels is not None], FULL, []
     if deep and len(deep) == len(headers):
         low, high = min(low for low, _ in deep), max(high for _, high in deep)
         if low < high and (low, high) != levels:

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import stat
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.io import streamed
-from dcfsc.io.working_size import share_taken
+from dcfsc.io.working_size import Reading
 from dcfsc.progress import progress
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ WORKERS = min(8, os.cpu_count() or 1)
 TOGETHER = 256  # images handed to the threads at a time
 GAP = 2  # a JPEG is decoded at no less than so many times the size it is then reduced to
 CHANNELS = (1, 3, 4)
-FULL = (0, 65535)
 OF_THE_SET: tuple[int, ...] = ()  # levels that the images of a folder are to tell
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 COLORED = 16  # of 255, by which the channels of a pixel differ where it has a color
@@ -64,37 +62,6 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     at_once = getattr(os, "O_NONBLOCK", 0)  # whatever has come in its place since
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How image files become samples of one shape.
-
-    ``size`` is (height, width). An image of another aspect ratio is stretched, or with
-    ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
-    center, or more of it where the image is small (:func:`share_taken`). ``levels`` are the values
-    of 16-bit gray that become 0 and 255.
-    """
-
-    size: tuple[int, int]
-    gray: bool = True
-    crop: float = 1.0
-    keep_aspect: bool = False
-    levels: tuple[int, ...] = FULL
-
-    def box(self, width: float, height: float) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what is taken of an image."""
-        crop = share_taken(self.crop, self.size, height, width)
-        w, h = crop * width, crop * height
-        if self.keep_aspect:
-            scale = crop * min(height / self.size[0], width / self.size[1])
-            w, h = scale * self.size[1], scale * self.size[0]
-        left, top = (width - w) / 2, (height - h) / 2
-        return left, top, left + w, top + h
-
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of what is read of an image."""
-        return self.size if self.gray else (3, *self.size)
 
 
 class Header(NamedTuple):
@@ -140,18 +107,14 @@ def each(
 ) -> Iterator[Any]:
     """The function's value for each image in order, by a few threads; None for a broken one.
 
-    Unless broken images are skipped, the first one is an error, and none is begun after it.
+    Unless broken images are skipped, the first one is an error, and the rest is not waited for.
     """
-    ended = threading.Event()
 
     def attempt(source: ImageSource) -> Any:
-        if ended.is_set():
-            return None
         try:
             return function(source)
         except InputError:
             if not skip_broken:
-                ended.set()
                 raise
             return None
 
@@ -257,11 +220,11 @@ def broken(source: ImageSource, error: Exception) -> InputError:
             f"{source.name} has more than {Image.MAX_IMAGE_PIXELS} pixels, like a file made to "
             "exhaust memory; reduce it first."
         )
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    why = reason(error)
     if isinstance(error, Image.UnidentifiedImageError):
-        reason = "not an image, or cut off at the start"
+        why = "not an image, or cut off at the start"
     return InputError(
-        f"cannot read the image {source.name}: {reason}; repair or remove it, or skip broken "
+        f"cannot read the image {source.name}: {why}; repair or remove it, or skip broken "
         "images with skip_broken=True (--skip-broken)."
     )
 

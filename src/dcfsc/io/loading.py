@@ -94,14 +94,10 @@ def load(
     if data.reading is None:  # no files of images
         if size is None and reading is not None and data.X.ndim > 2:
             size = reading.size
-        data = _resized(data, size, str(spec))
+        if size is not None:
+            X = images.resize(data.X, size, str(spec))
+            data = replace(data, X=X, reading=images.Reading(size))
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
-
-
-def _resized(data: Dataset, size: tuple[int, int] | None, name: str) -> Dataset:
-    if size is None:
-        return data
-    return replace(data, X=images.resize(data.X, size, name), reading=images.Reading(size))
 
 
 def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Dataset:
@@ -130,7 +126,11 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
-        y, label_names = _read_label_file(label_file, len(data))
+        if label_file.suffix.lower() == ".npy":
+            values = arrays.read_npy(label_file)
+        else:
+            values = text_tables.read_label_column(label_file, len(data))
+        y, label_names = encode_labels(values, label_file)
         data = replace(data, y=y, label_names=label_names)
     return replace(data, X=images.channels_first(data.X, str(path)))
 
@@ -148,12 +148,6 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
             "with one label per sample."
         )
     return None
-
-
-def _read_label_file(file: Path, n: int) -> tuple[Any, list[str] | None]:
-    if file.suffix.lower() == ".npy":
-        return encode_labels(arrays.read_npy(file), file)
-    return encode_labels(text_tables.read_label_column(file, n), file)
 
 
 def _call(

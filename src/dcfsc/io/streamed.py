@@ -8,10 +8,12 @@ it, as ``np.asarray`` does, gets it where the free memory allows.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,9 +101,8 @@ class Streamed(ABC):
             yield self[start : start + rows]
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        rows = max(1, BLOCK_BYTES * len(self) // max(1, self.nbytes))
-        for chunk in self.chunks(rows):
-            yield from chunk
+        for _, block in blocks(self):
+            yield from block
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -109,14 +110,21 @@ class Streamed(ABC):
         kind = self.dtype if dtype is None else np.dtype(dtype)
         require_room(self.name, self.size * kind.itemsize)
         out = np.empty(self.shape, kind)
-        rows = max(1, BLOCK_BYTES * len(self) // max(1, self.nbytes))
-        for start in range(0, len(self), rows):
-            out[start : start + rows] = self[start : start + rows]
+        for start, block in blocks(self):
+            out[start : start + len(block)] = block
         return out
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))
         return f"{type(self).__name__}({self.name!r}, {shape} {self.dtype})"
+
+
+def blocks(X: Any, share: slice = slice(None)) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of X (n, ...) a block of memory at a time, each with the number of its first row."""
+    begin, end, _ = share.indices(len(X))
+    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
+    for start in range(begin, end, rows):
+        yield start, np.asarray(X[start : min(start + rows, end)])
 
 
 def require_room(name: str, need: int) -> None:
@@ -273,26 +281,19 @@ def stream_npz_member(path: Path, key: str) -> FileArray:
 def _decompressed(member: Any, size: int, name: str) -> IO[bytes]:
     """The rest of a member in an open file without a name, so that none is ever left."""
     folder = scratch_folder()
-    copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-    try:
-        left = size
-        while left and (block := member.read(min(BLOCK_BYTES, left))):
-            copy.write(block)
-            left -= len(block)
-        copy.flush()
-    except OSError as error:
-        copy.close()
-        raise InputError(
-            f"{name} is compressed and needs {size / 2**30:.1f} GiB of disk in {folder}: "
-            f"{error.strerror or error}; save it with numpy.savez or as .npy."
-        ) from None
-    except BaseException:
-        copy.close()
-        raise
-    if left:
-        copy.close()
-        raise InputError(f"cannot read {name}: it ends {left} bytes early.")
-    return copy
+    with ExitStack() as failed:
+        copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        failed.callback(copy.close)
+        try:
+            shutil.copyfileobj(member, copy, BLOCK_BYTES)
+            copy.flush()
+        except OSError as error:
+            raise InputError(
+                f"{name} is compressed and needs {size / 2**30:.1f} GiB of disk in {folder}: "
+                f"{error.strerror or error}; save it with numpy.savez or as .npy."
+            ) from None
+        failed.pop_all()
+        return copy
 
 
 def scratch_folder() -> Path:

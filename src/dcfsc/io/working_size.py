@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dcfsc.errors import InputError
@@ -17,6 +18,7 @@ from dcfsc.errors import InputError
 MOST_VALUES = 4096
 WORKING_PIXELS = 1024
 MOST_CHANNELS = 4  # more are no colors
+FULL = (0, 65535)  # levels of 16-bit gray
 ALIKE = 1.05  # aspect ratios that differ by less are one
 
 
@@ -63,9 +65,32 @@ def _reduced(ratio: float) -> tuple[int, int]:
     return max(1, int(height)), max(1, int(WORKING_PIXELS / height + 1e-9))
 
 
-def share_taken(crop: float, size: tuple[int, int], height: float, width: float) -> float:
-    """The share of an image that is taken: ``crop``, but at least as many pixels as ``size`` has.
+@dataclass(frozen=True)
+class Reading:
+    """How image files become samples of one shape.
 
-    An image with fewer pixels is taken whole, since its margins show what the rest does not.
+    ``size`` is (height, width). An image of another aspect ratio is stretched, or with
+    ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
+    center, or more of it so that at least ``size`` pixels are. ``levels`` are the values of 16-bit
+    gray that become 0 and 255.
     """
-    return min(1.0, max(crop, size[0] / height, size[1] / width))
+
+    size: tuple[int, int]
+    gray: bool = True
+    crop: float = 1.0
+    keep_aspect: bool = False
+    levels: tuple[int, ...] = FULL
+
+    def box(self, width: float, height: float) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of what is taken of an image."""
+        crop = min(1.0, max(self.crop, self.size[0] / height, self.size[1] / width))
+        w, h = crop * width, crop * height
+        if self.keep_aspect:
+            scale = crop * min(height / self.size[0], width / self.size[1])
+            w, h = scale * self.size[1], scale * self.size[0]
+        left, top = (width - w) / 2, (height - h) / 2
+        return left, top, left + w, top + h
+
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of what is read of an image."""
+        return self.size if self.gray else (3, *self.size)

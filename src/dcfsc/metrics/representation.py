@@ -7,6 +7,7 @@ needs both.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from dcfsc.errors import InputError
 from dcfsc.metrics.partition import label_codes
@@ -39,16 +40,9 @@ def subspace_preserving_error(C: Any, y: ArrayLike) -> float:
     wrongly and counts 0.
     """
     labels, W = _checked(C, y)
-    total = np.asarray(W.sum(axis=1)).ravel()
-    outside = np.zeros(len(labels))
-    if sp.issparse(W):
-        coo = W.tocoo()
-        wrong = labels[coo.row] != labels[coo.col]
-        np.add.at(outside, coo.row[wrong], coo.data[wrong])
-    else:
-        for label in np.unique(labels):
-            own = labels == label
-            outside[own] = W[np.ix_(own, ~own)].sum(axis=1)
+    total, coo = W.sum(axis=1), W.tocoo()
+    wrong = labels[coo.row] != labels[coo.col]
+    outside = np.bincount(coo.row[wrong], coo.data[wrong], len(labels))
     share = np.divide(outside, total, out=np.zeros_like(total), where=total > 0)
     return float(100.0 * np.minimum(share, 1.0).mean())
 
@@ -67,15 +61,11 @@ def connectivity(A: Any, y: ArrayLike) -> Connectivity:
     if abs(W - W.T).max() > 1e-5 * max(float(W.max()), np.finfo(float).tiny):
         raise InputError("the affinity is not symmetric; give |C| + |C|'.")
     members = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
-    per_class = np.array([_algebraic_connectivity(_block(W, index)) for index in members])
+    per_class = np.array([_algebraic_connectivity(W[index][:, index]) for index in members])
     defined = per_class[~np.isnan(per_class)]
     if len(defined) == 0:
         return Connectivity(float("nan"), float("nan"), per_class)
     return Connectivity(float(defined.min()), float(defined.mean()), per_class)
-
-
-def _block(W: Any, index: np.ndarray) -> sp.csr_array:
-    return sp.csr_array(W[index][:, index])
 
 
 def _algebraic_connectivity(W: sp.csr_array) -> float:
@@ -85,56 +75,34 @@ def _algebraic_connectivity(W: sp.csr_array) -> float:
         return float("nan")
     if connected_components(W, return_labels=False) > 1:
         return 0.0
-    root = np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+    root = np.sqrt(W.sum(axis=1))
     scale = sp.diags_array(1.0 / root)
     S = sp.csr_array(scale @ W @ scale)
     second = None
     if n > DENSE_CLASS:
-        # The leading eigenvector is known, D^1/2 1: with it moved to the other end of the
-        # spectrum the second becomes the first, however close the two are.
-        second = _largest_without(S, root / np.linalg.norm(root))
+        start = np.random.default_rng(0).standard_normal(n)
+        with suppress(ArpackNoConvergence):
+            second = eigsh(S, k=2, which="LA", v0=start, return_eigenvectors=False).min()
     if second is None:
         dense = S.toarray()
         second = scipy.linalg.eigh(dense, eigvals_only=True, subset_by_index=[n - 2, n - 2])[0]
     return float(max(0.0, 1.0 - second))
 
 
-def _largest_without(S: sp.csr_array, leading: np.ndarray) -> float | None:
-    """The largest eigenvalue of S but that of the eigenvector ``leading``; None if not found."""
-
-    def product(x: np.ndarray) -> np.ndarray:
-        return S @ x - (2.0 * (leading @ x)) * leading
-
-    n = len(leading)
-    start = np.random.default_rng(0).standard_normal(n)
-    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
-    try:
-        return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    except ArpackNoConvergence:
-        return None
-
-
 def _checked(matrix: Any, y: ArrayLike) -> tuple[np.ndarray, Any]:
-    """Class codes (N,) and |matrix| without its diagonal, float64, dense or CSR."""
+    """Class codes (N,) and |matrix| without its diagonal, CSR in float64."""
     labels = label_codes(y, "y")[1]
-    sparse = sp.issparse(matrix)
     try:
-        W: Any = (sp.csr_array if sparse else np.array)(matrix, dtype=np.float64, copy=True)
+        W: Any = sp.csr_array(matrix, dtype=np.float64, copy=True)
     except (TypeError, ValueError) as error:
         raise InputError(f"the matrix must hold real numbers ({error}).") from None
     if W.ndim != 2 or W.shape != (len(labels), len(labels)):
         raise InputError(
             f"the matrix has shape {W.shape} for {len(labels)} labels; it must be N x N."
         )
-    if not np.isfinite(W.data if sparse else W).all():
+    if not np.isfinite(W.data).all():
         raise InputError("the matrix has NaN or infinite entries.")
-    if sparse:
-        W.sum_duplicates()
-        rows = np.repeat(np.arange(len(labels)), np.diff(W.indptr))
-        W.data = np.abs(W.data)
-        W.data[rows == W.indices] = 0.0
-        W.eliminate_zeros()
-    else:
-        W = np.abs(W)
-        np.fill_diagonal(W, 0.0)
+    W.sum_duplicates()
+    W = abs(W - sp.diags_array(W.diagonal()))
+    W.eliminate_zeros()
     return labels, W

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.nn.functional import interpolate
 
 from dcfsc import processes
 from dcfsc.io import Streamed
-from dcfsc.io.streamed import BLOCK_BYTES, require_room
+from dcfsc.io.streamed import blocks, require_room
 from dcfsc.io.working_size import working_shape
 from dcfsc.progress import stage
 
@@ -52,8 +51,7 @@ def groups_of_equal_samples(X: Any, n_clusters: int) -> np.ndarray | None:
     """
     number: dict[bytes, int] = {}
     groups = np.empty(len(X), np.int64)
-    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    samples = (x for i in range(0, len(X), rows) for x in X[i : i + rows])
+    samples = (x for _, block in blocks(X) for x in block)
     for i, sample in enumerate(samples):
         key = hashlib.sha256((sample + 0).tobytes()).digest()  # -0.0 is 0.0
         groups[i] = number.setdefault(key, len(number))
@@ -82,31 +80,24 @@ def as_float(X: Any, device: torch.device, shape: tuple[int, ...] | None = None)
     Images of another shape than ``shape`` are reduced or enlarged to it, a block at a time.
     """
     if shape is not None and tuple(X.shape[1:]) != shape:
-        return torch.cat([_resized(block, device, shape) for block in _blocks(X)])
+        return torch.cat([_resized(block, device, shape) for _, block in blocks(X)])
     if isinstance(X, Streamed) or not X.flags.writeable:  # a tensor is always writeable
         kind = torch.float64 if X.dtype == np.float64 else torch.float32
         if device.type == "cpu":
             require_room("X", X.size * kind.itemsize)
         features = torch.empty(X.shape, dtype=kind, device=device)
-        start = 0
-        for block in _blocks(X):
-            features[start : start + len(block)] = torch.from_numpy(block).to(device)
-            start += len(block)
+        for start, block in blocks(X):
+            part = torch.from_numpy(writeable(block)).to(device)
+            features[start : start + len(block)] = part
         return features
     if X.dtype == np.uint8:
         return torch.from_numpy(X).to(device).to(torch.float32)
     return torch.from_numpy(np.ascontiguousarray(X)).to(device)
 
 
-def _blocks(X: Any) -> Iterator[np.ndarray]:
-    """The rows of X, some at a time, in memory that a tensor may share."""
-    rows = max(1, BLOCK_BYTES * len(X) // max(1, X.nbytes))
-    return (writeable(X[start : start + rows]) for start in range(0, len(X), rows))
-
-
 def _resized(block: np.ndarray, device: torch.device, shape: tuple[int, ...]) -> Tensor:
     """Images (n, h, w) or (n, c, h, w) at another height and width, as a floating tensor."""
-    pixels = torch.from_numpy(block).to(device)
+    pixels = torch.from_numpy(writeable(block)).to(device)
     planes = pixels.reshape(len(block), -1, *block.shape[-2:])
     planes = planes if planes.is_floating_point() else planes.float()
     small = interpolate(planes, shape[-2:], mode="bicubic", antialias=True)

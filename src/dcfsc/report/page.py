@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from dcfsc.errors import InputError, without_folders
+from dcfsc.errors import InputError, reason, without_folders
 from dcfsc.report import charts, sections
 from dcfsc.report.cards import cards, hints
 from dcfsc.report.details import Details
@@ -42,10 +42,9 @@ def write_report(
     try:
         page = render(record, details, **options)
     except Exception as error:  # a record is JSON, in which anything may stand
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise InputError(
             f"the page cannot be drawn, as the run's record and details are damaged "
-            f"({type(error).__name__}: {reason}); fit again, with --overwrite."
+            f"({type(error).__name__}: {reason(error)}); fit again, with --overwrite."
         ) from error
     write_page(path, page)
 

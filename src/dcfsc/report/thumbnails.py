@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.io.images import ImageSource, decoding
+from dcfsc.io.images import GRAY_MODES, ImageSource, Reading, decoding, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -83,13 +83,9 @@ def file_thumbnails(files: Sequence[str]) -> np.ndarray:
 
 
 def _square(file: str, side: int) -> np.ndarray:
-    from PIL import Image, ImageOps
-
+    square = Reading((side, side), gray=False, keep_aspect=True)
     try:
-        with decoding(ImageSource.file(Path(file))) as image:
-            image.draft("RGB", (2 * side, 2 * side))  # a JPEG need not be decoded whole
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-            return np.asarray(ImageOps.fit(upright, (side, side), Image.Resampling.LANCZOS))
+        return np.moveaxis(read_image(ImageSource.file(Path(file)), square), 0, -1)
     except InputError:
         return np.full((side, side, 3), 128, np.uint8)
 
@@ -97,7 +93,7 @@ def _square(file: str, side: int) -> np.ndarray:
 def _in_color(file: str) -> bool:
     try:
         with decoding(ImageSource.file(Path(file))) as image:
-            return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
+            return image.mode[:1] != "I" and image.mode not in GRAY_MODES
     except InputError:
         return False
 

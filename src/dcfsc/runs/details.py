@@ -18,7 +18,7 @@ from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.drawing import block_means, cluster_mass, plane_view
 from dcfsc.report.thumbnails import affordable
 
-from .classes import matched_classes
+from .edits import matched_classes
 
 EXEMPLARS = 8  # typical ones and doubtful ones, of each cluster
 MISTAKES = 120

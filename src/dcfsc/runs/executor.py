@@ -11,20 +11,21 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
-from dcfsc.estimators.suggest import options_for
+from dcfsc.estimators.suggest import drawn, options_for, suggest_k
 from dcfsc.estimators.validation import check_n_clusters
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.digest import digest_of_labels
@@ -33,11 +34,11 @@ from dcfsc.io.working_size import working_shape
 from dcfsc.journal import held
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
+from dcfsc.pipeline import MOST_SAMPLES
 from dcfsc.progress import stage
 from dcfsc.selection import Suggestion
 
 from . import checkpoint, life
-from .clusters import suggest_for_run
 from .folder import Run, read_run
 from .record import describe_result, describe_run, differences
 from .request import RunRequest
@@ -273,6 +274,28 @@ class ManyProcesses(OneProcess):
             raise InputError(
                 f"--dist-timeout must be a positive number of seconds; got {self.timeout:g}."
             )
+
+
+def suggest_for_run(
+    data: Dataset,
+    options: Mapping[str, Any],
+    transformer: Any = None,
+    *,
+    method: str = "closed-form",
+    max_k: int | None = None,
+) -> Suggestion:
+    """Suggest numbers of clusters for the samples, or for their features, without the labels.
+
+    At most ``MOST_SAMPLES`` random samples are used, drawn before features are computed.
+    ``options`` are those of :func:`dcfsc.suggest_k`; None means not given.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    X = drawn(data.X, MOST_SAMPLES, np.random.RandomState(given.get("random_state")))
+    if transformer is not None:
+        if method == "dcfsc":
+            raise InputError("--features and --method dcfsc are two networks; give one of them.")
+        X = clone(transformer).fit_transform(X)
+    return suggest_k(X, max_k, method=method, **given)
 
 
 @contextmanager

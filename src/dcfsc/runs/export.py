@@ -28,7 +28,7 @@ from .edits import Edits, edited_details, read_edits
 from .folder import AGAIN, Run, read_columns, read_run
 from .life import CSV, DETAILS, LABELS, PARQUET, READ, reserved
 from .outputs import output_of
-from .tables import certainty_columns, no_formula, write_table
+from .tables import certainty_columns, no_formula, write_samples
 from .trust import sample_files
 
 KINDS = ("folders", "csv", "parquet")
@@ -159,15 +159,12 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
 
 def write_csv(path: Path, samples: Samples) -> None:
     """One row a sample, with the names of the clusters."""
-    columns: dict[str, Any] = {"index": range(len(samples.clusters))}
-    if samples.paths is not None:
-        columns["path"] = map(no_formula, samples.paths)
-    columns["cluster"] = samples.clusters.tolist()
-    columns["name"] = map(no_formula, samples.names)
-    columns |= certainty_columns(samples.confidence, samples.next_best)
-    if samples.true_labels is not None:
-        columns["true_label"] = map(no_formula, samples.true_labels)
-    write_table(path, columns)
+    columns = {
+        "cluster": samples.clusters.tolist(),
+        "name": map(no_formula, samples.names),
+        **certainty_columns(samples.confidence, samples.next_best),
+    }
+    write_samples(path, len(samples.clusters), samples.paths, columns, samples.true_labels)
 
 
 # Folders --------------------------------------------------------------------------------------

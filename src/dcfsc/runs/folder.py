@@ -34,15 +34,11 @@ FORMAT, OLDEST = 3, 2  # of records: what is written, and what is still read
 ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is of some samples
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
-RENAMED = {  # since format 2, that of version 1
-    "lam_": "lam",
-    "effective_dof_": "effective_dof",
-    "representation_": "representation",
-    "stability_": "stability",
-    "working_shape_": "working_shape",
-    "view_strengths_": "augmentations",
-    "view_consistency_": "consistency",
-}
+# What a fit chose: attributes of the estimator, without their underscore.
+CHOSEN = ("lam", "effective_dof", "representation", "stability", "working_shape")
+CHOSEN_BY_VIEWS = ("augmentations", "consistency")
+RENAMED = {f"{name}_": name for name in CHOSEN}  # since format 2, that of version 1
+RENAMED |= {"view_strengths_": "augmentations", "view_consistency_": "consistency"}
 # The types in a record, by section; float is any number, and None may stand for each.
 FIELDS: dict[str, dict[type, str]] = {
     "": {

@@ -17,12 +17,12 @@ from dcfsc.estimators.registry import load_model
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.streamed import Derived
 from dcfsc.machine import resolve_device
-from dcfsc.ownership import named_like
+from dcfsc.ownership import Output, named_like
 
 from .edits import Edits, read_edits
 from .folder import Run, read_run
 from .life import FEATURES, MODEL, PREDICTIONS, reserved
-from .outputs import numbered_output, output_of
+from .outputs import adopt, output_of
 from .tables import Columns, certainty_columns, no_formula, write_labels
 
 
@@ -47,7 +47,8 @@ def predict_run(
     check_finite(data.X, data.name)
     resolve_device(device)
     if out is None:
-        output = numbered_output(saved.folder, saved.folder / PREDICTIONS)
+        adopt(saved.folder)
+        output = Output.numbered(saved.folder / PREDICTIONS, own=saved.folder)
     else:
         out = Path(out)
         read = [*inputs, *named_like(out, data.paths)]

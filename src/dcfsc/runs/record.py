@@ -16,24 +16,16 @@ from dcfsc.estimators.encoder_features import EncoderFeatures
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
-from dcfsc.io.images import FULL, Reading, check_size
+from dcfsc.io.images import Reading, check_size
+from dcfsc.io.working_size import FULL
 from dcfsc.machine import machine, resolve_device, versions
 from dcfsc.selection import Suggestion
 
-from .folder import ALL, FORMAT
+from .folder import ALL, CHOSEN, CHOSEN_BY_VIEWS, FORMAT
 from .life import FEATURES, MODEL
 from .request import RunRequest
 from .verdict import verdict
 
-CHOSEN = {  # attributes of the fitted estimator by their names in the record
-    "lam": "lam_",
-    "effective_dof": "effective_dof_",
-    "representation": "representation_",
-    "stability": "stability_",
-    "working_shape": "working_shape_",
-    "augmentations": "augmentations_",
-    "consistency": "consistency_",
-}
 PASSING = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
 CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 
@@ -131,7 +123,7 @@ def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
     sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters_)
     fitted = vars(estimator)
     result = {
-        **{name: fitted.get(attribute) for name, attribute in CHOSEN.items()},
+        **{name: fitted.get(f"{name}_") for name in (*CHOSEN, *CHOSEN_BY_VIEWS)},
         "cluster_sizes": sizes.tolist(),
         "confidence": float(np.mean(estimator.confidence_)),
         "scores": None if data.y is None else metrics.score(data.y, estimator.labels_),

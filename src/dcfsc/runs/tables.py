@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,27 @@ _MARKED = re.compile(r"(^|[;\t\r\n])'(?='*[=+\-@\t\r\n])")
 
 
 def write_labels(path: Path, data: Dataset, labels: np.ndarray, more: Columns) -> None:
-    """One row a sample: index, [path], label, the columns ``more``, [true_label].
+    """One row a sample: index, [path], label, the columns ``more``, [true_label]."""
+    truth = None
+    if data.y is not None:
+        names, y = data.label_names, data.y.tolist()
+        truth = [str(k) if names is None else names[k] for k in y]
+    columns = {"label": labels.tolist(), **more}
+    write_samples(path, len(labels), data.relative_paths, columns, truth)
+
+
+def write_samples(
+    path: Path, n: int, paths: Sequence[str] | None, columns: Columns, truth: Sequence[str] | None
+) -> None:
+    """One row for each of n samples: its index, path, ``columns`` and true label.
 
     A path or a class that a spreadsheet would take for a formula has an apostrophe in front.
     """
-    columns: dict[str, Iterable[Any]] = {"index": range(len(labels))}
-    if (paths := data.relative_paths) is not None:
-        columns["path"] = map(no_formula, paths)
-    columns["label"] = labels.tolist()
-    columns |= more
-    if data.y is not None:
-        names, y = data.label_names, data.y.tolist()
-        columns["true_label"] = y if names is None else [no_formula(names[k]) for k in y]
-    write_table(path, columns)
+    if paths is not None:
+        columns = {"path": map(no_formula, paths), **columns}
+    if truth is not None:
+        columns = {**columns, "true_label": map(no_formula, truth)}
+    write_table(path, {"index": range(n), **columns})
 
 
 def certainty_columns(confidence: np.ndarray, next_best: np.ndarray) -> Columns:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from dcfsc.errors import reason
 from dcfsc.estimators.persistence import name_features
 from dcfsc.io import Dataset
 from dcfsc.journal import RECORD, RUN, digest, filling
@@ -76,10 +77,9 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
         with filling(folder, RUN, removes=()) as place:
             write_report(place / REPORT, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
-        reason = str(error).strip().splitlines()
         warnings.warn(
             f"the run is saved in {folder}, but its report could not be made: "
-            f"{type(error).__name__}{': ' + reason[0] if reason else ''}",
+            f"{type(error).__name__}: {reason(error)}",
             RuntimeWarning,
             stacklevel=3,
         )
