@@ -74,12 +74,6 @@ def fit(
             rich_help_panel=METHOD,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        option("Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT),
-    ] = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
     lam: Annotated[
         str | None,
         option("Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD),
@@ -98,41 +92,13 @@ def fit(
             rich_help_panel=METHOD,
         ),
     ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Training steps.",
-            show_default="100; views: from --effort; dsc: 300",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    augmentations: Annotated[
+    features: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES|auto",
-            help="Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
-            "contrast, color, hole, noise.",
-            show_default="auto: chosen from the data",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    positives: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Neighbors of each sample whose views are positives of its own.",
-            show_default="3",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    effort: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How long to train on views: full, for a GPU, or quick.",
-            show_default="full",
-            rich_help_panel=TRAINING,
+        option(
+            "Cluster these features instead of the samples: encoder or encoder:NAME (a "
+            "pretrained network, for photographs), scattering or autoencoder.",
+            "NAME",
+            panel=METHOD,
         ),
     ] = None,
     affinity: Annotated[
@@ -153,13 +119,27 @@ def fit(
             panel=METHOD,
         ),
     ] = None,
-    features: Annotated[
-        str | None,
-        option(
-            "Cluster these features instead of the samples: encoder or encoder:NAME (a "
-            "pretrained network, for photographs), scattering or autoencoder.",
-            "NAME",
+    fast: Annotated[
+        bool,
+        switch(
+            "--fast",
+            "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
             panel=METHOD,
+        ),
+    ] = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    labels: LabelsOption = None,
+    size: SizeOption = None,
+    color: ColorOption = None,
+    skip_broken: SkipOption = False,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Training steps.",
+            show_default="100; views: from --effort; dsc: 300",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     weights: Annotated[
@@ -202,24 +182,34 @@ def fit(
             rich_help_panel=TRAINING,
         ),
     ] = None,
-    labels: LabelsOption = None,
-    size: SizeOption = None,
-    color: ColorOption = None,
-    skip_broken: SkipOption = False,
-    no_report: Annotated[
-        bool, switch("--no-report", "Do not write the report.", panel=OUTPUT)
-    ] = False,
-    resume: Annotated[
-        bool, switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT)
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        switch(
-            "--overwrite",
-            "Replace the finished run in the folder; what is not the run's stays.",
-            panel=OUTPUT,
+    augmentations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES|auto",
+            help="Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
+            "contrast, color, hole, noise.",
+            show_default="auto: chosen from the data",
+            rich_help_panel=TRAINING,
         ),
-    ] = False,
+    ] = None,
+    positives: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Neighbors of each sample whose views are positives of its own.",
+            show_default="3",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How long to train on views: full, for a GPU, or quick.",
+            show_default="full",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     checkpoint_every: Annotated[
         float | None,
         option("How often to save the training.", "SECONDS", shown="30", panel=TRAINING),
@@ -233,12 +223,22 @@ def fit(
             panel=TRAINING,
         ),
     ] = None,
-    fast: Annotated[
+    out: Annotated[
+        Path | None,
+        option("Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT),
+    ] = None,
+    no_report: Annotated[
+        bool, switch("--no-report", "Do not write the report.", panel=OUTPUT)
+    ] = False,
+    resume: Annotated[
+        bool, switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT)
+    ] = False,
+    overwrite: Annotated[
         bool,
         switch(
-            "--fast",
-            "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
-            panel=METHOD,
+            "--overwrite",
+            "Replace the finished run in the folder; what is not the run's stays.",
+            panel=OUTPUT,
         ),
     ] = False,
     verbose: Annotated[
