@@ -31,7 +31,6 @@ version = release = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "cli_reference",
@@ -69,7 +68,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False  # autodoc lists them
-napoleon_numpy_docstring = False  # the solvers have sections in Google's style
 default_role = "code"
 
 # The examples' progress is not news; some package of theirs lets it through.

@@ -384,7 +384,7 @@ def test_version_and_help() -> None:
 def test_doctor_finds_no_problem() -> None:
     result = done("doctor")
     assert result.stdout.splitlines()[-1] == "No problems found"
-    for fact in ("torch", "threads", "blas", "clustering without error"):
+    for fact in ("torch", "thread", "blas", "clustering without error"):
         assert fact in result.stdout
 
 

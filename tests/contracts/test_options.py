@@ -107,7 +107,7 @@ CASES |= {
     ("predict", "--device"): (PREDICT, (*PREDICT, "--device", "cuda:99"), "was asked for"),
     ("predict", "--labels"): (PREDICT, (*PREDICT, "--labels", "none"), "text"),
     ("predict", "--size"): (PREDICT, (*PREDICT, "--size", "4x4"), "needs images"),
-    ("predict", "--color"): (PREDICT, (*PREDICT, "--color"), "gray is for folders of images"),
+    ("predict", "--color"): (PREDICT, (*PREDICT, "--color"), "color is for folders of images"),
     ("predict", "--skip-broken"): (PREDICT, (*PREDICT, "--skip-broken"), "skip_broken is for"),
     ("predict", "--quiet"): (PREDICT, (*PREDICT, "--quiet"), "text"),
     ("predict", "--json"): (PREDICT, (*PREDICT, "--json"), "text"),

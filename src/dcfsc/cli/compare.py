@@ -28,7 +28,7 @@ def compare(
     """Compare two runs on the same samples.
 
     Shows how well they agree, which samples moved, and which run is better: the one with less error
-    if there are labels, else the more stable one.
+    if there are labels, else the more stable one, else the more confident one.
     """
     from dcfsc.runs.compare import compare_runs
 
@@ -41,8 +41,11 @@ def compare(
         print(json.dumps({"page": page, **numbers, "flows": flows}))
     elif not quiet:
         one, other = result.sides
-        rows = [(k, one.facts.get(k, ""), other.facts.get(k, "")) for k in one.facts | other.facts]
-        output.print_table(("", one.name, other.name), rows)
+        rows = [
+            (name.lower(), one.facts.get(name, ""), other.facts.get(name, ""))
+            for name in one.facts | other.facts
+        ]
+        output.print_table((" " * output.NAME_WIDTH, one.name, other.name), rows)
         facts = [
             ("samples", f"{result.n:,}, {result.moved:,} of them moved"),
             ("matching clusters", f"{100 * result.matched:.2f}%"),

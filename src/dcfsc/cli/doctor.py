@@ -27,7 +27,10 @@ def machine_facts() -> Facts:
 
     here = machine("auto")
     pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
-    blas = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}
+    blas = {
+        f"{p['internal_api']} {p['version']}, {output.threads_text(p['num_threads'])}"
+        for p in pools
+    }
     return [
         ("system", here["platform"]),
         ("device", output.device_text(here)),

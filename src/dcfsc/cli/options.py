@@ -36,8 +36,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A folder of images (sub-folders are labels), a .csv, .tsv, .parquet, .npy, .npz or "
-        ".mat file, or digits or synthetic, which need no file.",
+        help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
+        ".npz or .mat file, or digits or synthetic, which need no file.",
         show_default=False,
     ),
 ]

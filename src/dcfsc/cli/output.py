@@ -95,7 +95,11 @@ def room_facts(room: int) -> list[tuple[str, str]]:
 def device_text(machine: Mapping[str, Any]) -> str:
     """The device of a record, the GPU by its name, and the threads beside it."""
     gpu = f" ({machine['gpu']})" if machine["gpu"] else ""
-    return f"{machine['device']}{gpu}, {machine['threads']} threads"
+    return f"{machine['device']}{gpu}, {threads_text(machine['threads'])}"
+
+
+def threads_text(number: int) -> str:
+    return f"{number} thread" if number == 1 else f"{number} threads"
 
 
 def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -143,7 +147,7 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
         facts.append(("lam", f"{record['lam']:.6g}"))
     if record["effective_dof"] is not None:
         facts.append(("degrees of freedom", f"{record['effective_dof']:.4g} (effective)"))
-    facts.append(("time", f"{record['timings']['fit_seconds']:.2f} s"))
+    facts.append(("time", f"{sum(record['timings'].values()):.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
     return [*facts, report_fact(page)] if page.is_file() else facts

@@ -205,7 +205,8 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
         if self.cache is None:
             return None
         place = default_place() if self.cache == "auto" else Path(self.cache)
-        return FeatureCache(place, f"{encoder.identity[:32]}-{encoder.precision}")
+        # -2: version 1 wrote no checksums
+        return FeatureCache(place, f"{encoder.identity[:32]}-{encoder.precision}-2")
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != OPEN}

@@ -84,7 +84,7 @@ def load(
     if not named and path.is_dir():
         options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
     elif gray is not None or skip_broken:
-        name = "skip_broken" if gray is None else "gray"
+        name = "skip_broken" if gray is None else "gray" if gray else "color"
         raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
     try:
         data = _load_named(str(spec), labels, options) if named else _load(path, labels, options)
