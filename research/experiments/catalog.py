@@ -119,8 +119,9 @@ def _experiment(
         cells = tuple(Problem(name, K, first) for K in sizes for first in range(PEOPLE + 1 - K))
     if name == "hopkins155":
         cells = hopkins.PROBLEMS
-    options = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
-    return Experiment(name, problems=cells, **options, **_FUNCTIONS.get(name, {}))
+    options = dict(_FUNCTIONS.get(name, {}))
+    options |= {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+    return Experiment(name, problems=cells, **options)
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8"))

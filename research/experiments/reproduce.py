@@ -21,7 +21,7 @@ from research.record import record_of, write_json
 from . import catalog, figures, tables
 from .cells import Cell, CellStore, Record
 from .pipeline import Session
-from .workers import fill_by_processes, run_cell
+from .workers import fill, fill_by_processes
 
 Report = Callable[[str], None]
 DRAWING_SECONDS = 60.0  # how long to wait for other processes that draw
@@ -93,7 +93,7 @@ def reproduce(
             for dataset in dict.fromkeys(cell.problem.dataset for cell in missing):
                 session.dataset(dataset)  # a missing file is said once, before the work
         if jobs == 1:
-            outcomes = ((cell, run_cell(experiment, cell, session)) for cell in missing)
+            outcomes = fill(experiment, missing, session)
         else:
             outcomes = fill_by_processes(name, missing, store.out, device, force, jobs)
         for number, (cell, outcome) in enumerate(outcomes, start=1):

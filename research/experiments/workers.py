@@ -50,6 +50,14 @@ def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Ou
     return Outcome(False, f"{tables.headline(record)} ({spoken(seconds)})")
 
 
+def fill(
+    experiment: catalog.Experiment, cells: list[Cell], session: Session
+) -> Iterator[tuple[Cell, Outcome]]:
+    """Compute the cells one after the other, in this process."""
+    for cell in cells:
+        yield cell, run_cell(experiment, cell, session)
+
+
 def fill_by_processes(
     name: str, cells: list[Cell], out: Path, device: Any, force: bool, jobs: int
 ) -> Iterator[tuple[Cell, Outcome]]:
