@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dcfsc import machine
+from dcfsc.errors import without_folders
 from dcfsc.files import write_text
 from research.machine import commit
 
@@ -36,15 +37,7 @@ def command() -> str:
         words = [path.as_posix()]
         if path.parts[0] == "research":
             words = ["-m", ".".join(path.with_suffix("").parts).removesuffix(".__main__")]
-    return shlex.join(["python", *words, *map(_without_folders, sys.argv[1:])])
-
-
-def _without_folders(word: str) -> str:
-    """A word of a command; a result names no place on a machine."""
-    parts = Path(word).parts
-    if not Path(word).is_absolute():
-        return word
-    return "/".join(parts[parts.index("results") :] if "results" in parts else parts[-1:])
+    return without_folders(shlex.join(["python", *words, *sys.argv[1:]]))
 
 
 def write_json(path: Path, value: Any) -> None:

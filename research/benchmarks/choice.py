@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ import dcfsc
 from dcfsc import ClosedFormSubspaceClustering
 from dcfsc.affinity import TopK
 from dcfsc.cli.output import clarity
-from dcfsc.errors import InputError
 from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error, nmi
 from dcfsc.pipeline import Recipe
@@ -47,7 +46,7 @@ def problems(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", seed
     # A peer's graph may be in pieces, and is clustered all the same.
     warnings.filterwarnings("ignore", message="Graph is not fully connected")
     rows: Figures = {}
-    for name, X, y in loaded(only):
+    for name, (X, y) in samples.load(only, PROBLEMS):
         K = int(y.max()) + 1
         seconds, model = timed(lambda: clustered(X, K, 0, device))  # noqa: B023
         # The choice of the representation does not depend on the seed, so it is made once.
@@ -67,14 +66,6 @@ def problems(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", seed
         yield "summary", compared_with_peers(list(rows.values()))
 
 
-def loaded(names: Sequence[str]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    for name in names:
-        try:
-            yield name, *PROBLEMS[name]()
-        except InputError as error:
-            print(f"{name} is left out: {error}")
-
-
 def clustered(X: np.ndarray, K: int, seed: int, device: str, **options: Any) -> Any:
     return ClosedFormSubspaceClustering(K, device=device, random_state=seed, **options).fit(X)
 
@@ -87,7 +78,7 @@ def peers(X: np.ndarray, K: int, device: str) -> dict[str, Callable[[int], np.nd
         earlier = {"subspace_dim": 2, "affinity": TopK(k=5, power=2), "assign": "kmeans"}
         return clustered(X, K, seed, device, representation="given", **earlier).labels_
 
-    near = {"affinity": "nearest_neighbors", "n_neighbors": min(10, len(Z))}
+    near: Any = {"affinity": "nearest_neighbors", "n_neighbors": min(10, len(Z))}
     neighbors = partial(scikit_learn("SpectralClustering", **near), Z, K)
     k_means = partial(scikit_learn("KMeans", n_init=10), Z, K)
     return dict(zip(PEERS, (k_means, neighbors, two_k), strict=True))
@@ -132,7 +123,7 @@ def variants(only: tuple[str, ...] = tuple(PROBLEMS), device: str = "auto", draw
     often it is the best.
     """
     rows: dict[str, list[Figures]] = {}
-    for name, X, y in loaded(only):
+    for name, (X, y) in samples.load(only, PROBLEMS):
         X, y = part(X, y, MOST_SAMPLES)
         rows[name] = [measure_choice(*variant(X, y, seed), device) for seed in range(draws)]
         by_draw = {str(draw): row for draw, row in enumerate(rows[name])}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import colorsys
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -57,7 +56,7 @@ def fitted(folder: Path, K: int, device: str, *options: str) -> Figures:
         words = [sys.executable, "-m", "dcfsc", "fit", str(folder), "-k", str(K), *options]
         words += ["--device", device, "--out", str(out), "--no-report", "--quiet"]
         environment = {**os.environ, "XDG_CACHE_HOME": place}
-        before, begin = _used(), time.perf_counter()
+        begin = time.perf_counter()
         process = subprocess.Popen(words, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         if status:
@@ -69,18 +68,13 @@ def fitted(folder: Path, K: int, device: str, *options: str) -> Figures:
             "shape": " x ".join(map(str, record["working_shape"])),
             "representation": record["representation"],
             "seconds": time.perf_counter() - begin,
-            "cpu_seconds": _used() - before,
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_gib": usage.ru_maxrss / 2**20,
             "model_mb": (out / "model.safetensors").stat().st_size / 1e6,
         }
         if record["scores"] is not None:
             found["error"] = record["scores"]["error"]
     return found
-
-
-def _used() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def tinted(folder: Path) -> None:

@@ -10,7 +10,7 @@ digits and the last need $DCFSC_DATA.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -93,12 +93,14 @@ SETS: dict[str, Callable[[], Samples]] = {
 }
 
 
-def load(names: Iterable[str]) -> Iterator[tuple[str, Samples]]:
+def load(
+    names: Iterable[str], sets: Mapping[str, Callable[[], Samples]] = SETS
+) -> Iterator[tuple[str, Samples]]:
     """Each set with its name; one whose files are missing is left out with a line."""
     for name in names:
-        if name not in SETS:
-            raise unknown_name("set", name, SETS)
+        if name not in sets:
+            raise unknown_name("set", name, sets)
         try:
-            yield name, SETS[name]()
+            yield name, sets[name]()
         except InputError as error:
             print(f"{name} is left out: {error}", flush=True)

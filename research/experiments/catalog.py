@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dcfsc.errors import InputError, unknown_name
@@ -15,13 +17,7 @@ from .networks_table import measure_network
 from .pipeline import Session, measure
 from .step_memory import measure_step
 from .tables import Table
-from .views_table import (
-    VIEW_METHODS,
-    VIEW_PROBLEMS,
-    VIEWS,
-    draw_views,
-    measure_views,
-)
+from .views_table import VIEW_METHODS, VIEWS, draw_views, measure_views
 
 PEOPLE = 38  # Extended Yale B
 _CLUSTERING = tuple(name for name in METHODS if not METHODS[name].reference)
@@ -100,97 +96,37 @@ class Experiment:
         ]
 
 
-_ORL, _EYALEB, _COIL100 = Problem("orl", 40), Problem("eyaleb", PEOPLE), Problem("coil100", 100)
-_WINDOWS = tuple(
-    Problem("eyaleb", K, window) for K in range(2, PEOPLE + 1) for window in range(PEOPLE + 1 - K)
-)
-_STEPS = ("dsc", "dcfsc-inverse", "dcfsc", "dcfsc-fast", "dcfsc-low-memory")
+_TRAINED, _TRACKED = tuple(VIEW_METHODS), tuple(hopkins.METHODS)
+_FUNCTIONS: dict[str, dict[str, Any]] = {
+    "eyaleb": {"clusters": paper.CLUSTERS, "draw": figures.draw_error_by_clusters},
+    "lambda": {"lams": paper.LAMBDAS, "draw": figures.draw_lambda_curve},
+    "parameters": {"measure": measure_network, "table": tables.PARAMETERS, "draw": None},
+    "memory": {"measure": measure_step, "table": tables.MEMORY, "draw": figures.draw_memory},
+    "hopkins155": {"measure": hopkins.measure, "table": hopkins.TABLE, "draw": None}
+    | {"methods": _TRACKED, "known": _TRACKED},
+    "views": {"measure": measure_views, "table": VIEWS, "draw": draw_views}
+    | {"methods": _TRAINED, "known": _TRAINED},
+}
 
+
+def _experiment(
+    name: str, problems: dict[str, int], per_class: int | None = None, **given: Any
+) -> Experiment:
+    """An experiment as experiments.toml has it."""
+    cells = tuple(Problem(dataset, K, per_class=per_class) for dataset, K in problems.items())
+    if name == "eyaleb":  # windows of consecutive people
+        sizes = range(2, PEOPLE + 1)
+        cells = tuple(Problem(name, K, first) for K in sizes for first in range(PEOPLE + 1 - K))
+    if name == "hopkins155":
+        cells = hopkins.PROBLEMS
+    options = dict(_FUNCTIONS.get(name, {}))
+    options |= {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+    return Experiment(name, problems=cells, **options)
+
+
+_TABLES = tomllib.loads(Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8"))
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        Experiment(
-            "eyaleb",
-            "Clustering error on Extended Yale B",
-            _WINDOWS,
-            clusters=paper.CLUSTERS,
-            options=("trials", "clusters"),
-            trials=1,
-            draw=figures.draw_error_by_clusters,
-        ),
-        Experiment("orl", "Clustering error on ORL", (_ORL,)),
-        Experiment(
-            "coil100",
-            "Clustering error on COIL-100",
-            (_COIL100,),
-            methods=(*paper.METHODS, "dcfsc-fast"),
-        ),
-        Experiment(
-            "lambda",
-            "Effect of lambda on COIL-100",
-            (_COIL100,),
-            lams=paper.LAMBDAS,
-            methods=("dcfsc-fast", "dsc"),
-            known=("dcfsc", "dcfsc-fast", "dsc"),
-            draw=figures.draw_lambda_curve,
-        ),
-        Experiment(
-            "parameters",
-            "Parameters of the networks",
-            (_EYALEB, _ORL, _COIL100),
-            measure_network,
-            methods=("dsc", "dcfsc"),
-            known=("dsc", "dcfsc"),
-            options=(),
-            trials=1,
-            needs_data=False,
-            table=tables.PARAMETERS,
-            draw=None,
-        ),
-        Experiment(
-            "memory",
-            "Peak memory and seconds of a training step",
-            (_ORL, _EYALEB, _COIL100),
-            measure_step,
-            methods=_STEPS,
-            known=_STEPS,
-            options=(),
-            trials=1,
-            table=tables.MEMORY,
-            draw=figures.draw_memory,
-        ),
-        Experiment(
-            "hopkins155",
-            "Motion segmentation: clustering error on Hopkins-155",
-            hopkins.PROBLEMS,
-            hopkins.measure,
-            methods=tuple(hopkins.METHODS),
-            known=tuple(hopkins.METHODS),
-            options=(),
-            trials=1,
-            table=hopkins.TABLE,
-            draw=None,
-        ),
-        Experiment(
-            "views",
-            "Clustering error of encoders that learn from views",
-            VIEW_PROBLEMS,
-            measure_views,
-            methods=tuple(VIEW_METHODS),
-            known=tuple(VIEW_METHODS),
-            options=("trials", "datasets"),
-            trials=5,
-            table=VIEWS,
-            draw=draw_views,
-        ),
-        Experiment(
-            "smoke",
-            "A few seconds on three digits, to try the machinery",
-            (Problem("digits", 3, per_class=30),),
-            trials=2,
-            methods=("closed-form", "dcfsc"),
-        ),
-    )
+    name: _experiment(name, **given) for name, given in _TABLES.items()
 }
 
 

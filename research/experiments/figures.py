@@ -87,10 +87,10 @@ def draw_error_by_clusters(axes: Axes, rows: list[Row]) -> None:
         reference = _is_reference(line[0])
         # The references come last and share a color; their line style tells them apart.
         color = REFERENCE if reference else f"C{number % 10}"
-        axes.errorbar(
-            [r["K"] for r in line],
-            [r["error_mean"] for r in line],
-            yerr=[r["error_std"] or 0.0 for r in line],
+        _line(
+            axes,
+            line,
+            "K",
             color=color,
             marker={"raw": "s", "start": "^"}.get(method, "o"),
             linestyle=":" if reference else "-",
@@ -118,15 +118,7 @@ def draw_lambda_curve(axes: Axes, rows: list[Row]) -> None:
     """Error of DCFSC against lam; DSC as a red line, as in the paper."""
     curve = sorted((r for r in rows if r["lam"] is not None), key=lambda r: r["lam"])
     if curve:
-        axes.errorbar(
-            [r["lam"] for r in curve],
-            [r["error_mean"] for r in curve],
-            yerr=[r["error_std"] or 0.0 for r in curve],
-            color=OURS,
-            marker="o",
-            capsize=3,
-            label="DCFSC",
-        )
+        _line(axes, curve, "lam", color=OURS, marker="o", capsize=3, label="DCFSC")
         axes.set_xscale("log")
     for row in rows:
         if row["method"] == "dsc":
@@ -157,6 +149,12 @@ def draw_memory(axes: Axes, rows: list[Row]) -> None:
     axes.set_ylabel("peak memory of training steps (MiB)")
     axes.margins(y=0.15)
     axes.legend(frameon=False, fontsize="small")
+
+
+def _line(axes: Axes, rows: list[Row], x: str, **style: Any) -> None:
+    """Mean errors over a value of the rows, with their deviations."""
+    spread = [r["error_std"] or 0.0 for r in rows]
+    axes.errorbar([r[x] for r in rows], [r["error_mean"] for r in rows], yerr=spread, **style)
 
 
 def _is_reference(row: Row) -> bool:

@@ -9,6 +9,7 @@ and on the starting latents through the same pipeline; the effective lambda and 
 from __future__ import annotations
 
 import copy
+import json
 import time
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
@@ -277,20 +278,18 @@ def parameters(estimator: Any) -> Record:
 
 def to_json(value: Any) -> Any:
     """A parameter as JSON; an object that is no plain value is named by its class."""
+    return json.loads(json.dumps(value, default=_plain))
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, dict):
-        return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
     if isinstance(value, torch.device):
         return value.type
     if isinstance(value, Path):
         return value.stem  # published weights, by their name
     if is_dataclass(value) and not isinstance(value, type):
-        return {"name": type(value).__name__, **to_json(asdict(value))}
+        return {"name": type(value).__name__, **asdict(value)}
     return type(value).__name__
 
 

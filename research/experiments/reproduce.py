@@ -15,12 +15,13 @@ from dcfsc.errors import InputError
 from dcfsc.journal import RESULTS, filling, held
 from dcfsc.machine import resolve_device
 from dcfsc.ownership import check_place
+from dcfsc.selection.estimate import spoken
 from research.record import record_of, write_json
 
 from . import catalog, figures, tables
 from .cells import Cell, CellStore, Record
 from .pipeline import Session
-from .workers import duration, fill, fill_by_processes
+from .workers import fill, fill_by_processes
 
 Report = Callable[[str], None]
 DRAWING_SECONDS = 60.0  # how long to wait for other processes that draw
@@ -45,7 +46,7 @@ class Summary:
     def __str__(self) -> str:
         parts = [f"{self.cells} cells", f"{self.done_before} were done"]
         if self.computed:
-            parts.append(f"{self.computed} computed in {duration(self.seconds)}")
+            parts.append(f"{self.computed} computed in {spoken(self.seconds)}")
         if self.failed:
             parts.append(f"{len(self.failed)} failed (tried again next time)")
         if self.missing:
@@ -134,7 +135,7 @@ def announce(missing: list[Cell], planned: list[Cell], store: CellStore, report:
         groups.setdefault((cell.method, cell.problem.n_clusters), []).append(cell)
     for (method, K), cells in groups.items():
         each = last_time(records, method, K)
-        said = "never timed" if each is None else f"{duration(each)} a cell last time"
+        said = "never timed" if each is None else f"{spoken(each)} a cell last time"
         count = sum(cell in waiting for cell in cells)
         report(f"{method}, K={K}: {count} of {len(cells)} cells to run, {said}")
     reasons = {(r["method"], r["key"]): r["failed"] for r in store.failures()}

@@ -17,7 +17,7 @@ from dcfsc import metrics
 from dcfsc.estimators import ClosedFormSubspaceClustering, ViewClustering
 from research.machine import PeakMemory
 
-from .cells import Cell, CellStore, Problem, Record
+from .cells import Cell, CellStore, Record
 from .pipeline import Session
 from .tables import Row, deviation, table
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHANGES = "geometry", "crop", "light", "mirror", "color"  # whose strengths differ between datasets
-VIEW_PROBLEMS = (
-    *(Problem("orl", 40), Problem("eyaleb", 38), Problem("coil100", 100), Problem("mnist", 10)),
-    *(Problem("fashion-mnist", 10), Problem("cifar10", 10), Problem("digits", 10)),
-)
 # Titles, and the options of WithLosses; None is the closed form of the samples.
 VIEW_METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "views": ("views, the default", {}),
@@ -135,7 +131,8 @@ def view_rows(store: CellStore) -> list[Row]:
         }
         for (dataset, device, method), records in groups.items()
     ]
-    sets, methods = [p.dataset for p in VIEW_PROBLEMS], list(VIEW_METHODS)
+    sets = ["orl", "eyaleb", "coil100", "mnist", "fashion-mnist", "cifar10", "digits"]
+    methods = list(VIEW_METHODS)
     order = [(sets.index(r["dataset"]), r["device"], methods.index(r["method"])) for r in rows]
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
 

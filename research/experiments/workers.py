@@ -16,6 +16,7 @@ import torch
 
 from dcfsc.errors import InputError
 from dcfsc.machine import available_cpus
+from dcfsc.selection.estimate import spoken
 
 from . import catalog, tables
 from .cells import Cell, CellStore, one_line, without_folders
@@ -46,14 +47,7 @@ def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Ou
     seconds = time.perf_counter() - start
     said = list(dict.fromkeys(without_folders(str(w.message)) for w in caught))
     session.save(cell, {**record, "warnings": said, "cell_seconds": round(seconds, 3)})
-    return Outcome(False, f"{tables.headline(record)} ({duration(seconds)})")
-
-
-def duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    return Outcome(False, f"{tables.headline(record)} ({spoken(seconds)})")
 
 
 def fill(

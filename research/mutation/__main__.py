@@ -129,7 +129,7 @@ class Session:
             limit(SLOWER * self.order[item.nodeid] + FLOOR)
         result = yield
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         self.known[item.nodeid] = Known(time.process_time() - began, self.lines)
         return result
 

@@ -14,7 +14,6 @@ from dcfsc.errors import InputError
 from research.experiments import render, reproduce
 from research.experiments.cells import CellStore
 from research.experiments.methods import METHODS
-from research.experiments.workers import duration
 
 pytestmark = pytest.mark.slow
 
@@ -163,10 +162,6 @@ def test_rendering_again_gives_the_same_files(finished):
     before = {p: p.read_bytes() for p in summary.files}
     render("smoke", out, report=lambda line: None)
     assert {p: p.read_bytes() for p in before} == before
-
-
-def test_durations_read_well():
-    assert [duration(s) for s in (0.51, 150, 3600 * 5)] == ["0.5 s", "2.5 min", "5.0 h"]
 
 
 def test_processes_give_the_same_cells(finished, tmp_path):
