@@ -174,7 +174,7 @@ def test_names_that_are_too_long(name, samples, run):
         assert "File name too long" in refused("report", run, "--out", name)
         assert "File name too long" in refused("report", name)
         weights = ("--method", "dcfsc", "--weights", name)
-        assert "File name too long" in refused("fit", samples, "-k", 3, *weights)
+        assert "there is no weights file" in refused("fit", samples, "-k", 3, *weights)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX systems alone")

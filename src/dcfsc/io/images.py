@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -107,14 +108,18 @@ def each(
 ) -> Iterator[Any]:
     """The function's value for each image in order, by a few threads; None for a broken one.
 
-    Unless broken images are skipped, the first one is an error, and the rest is not waited for.
+    Unless broken images are skipped, the first one is an error, and none is begun after it.
     """
+    ended = threading.Event()
 
     def attempt(source: ImageSource) -> Any:
+        if ended.is_set():
+            return None
         try:
             return function(source)
         except InputError:
             if not skip_broken:
+                ended.set()
                 raise
             return None
 
