@@ -111,7 +111,7 @@ def test_compare_prints_the_agreement(place: Path) -> None:
     assert "Neither run is clearly better" in same
     table = [line.split() for line in done("compare", "run/k3", "run/k2").splitlines()]
     assert ["run/k3", "run/k2"] in table
-    assert ["Clusters", "3", "2"] in table
+    assert ["clusters", "3", "2"] in table
     assert ["from", "to", "samples", "moved"] in table
     page = Path("c.html").read_bytes()
     to = ("--out", "c.html")
