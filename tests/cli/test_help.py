@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -98,10 +101,12 @@ def test_an_option_of_fit_that_a_method_has_is_named_as_its_parameter():
     assert app is not None
 
 
-def test_help_of_fit_has_panels(monkeypatch):
-    monkeypatch.setattr(app, "rich_markup_mode", "rich")
-    monkeypatch.setenv("COLUMNS", "200")
-    text = CliRunner().invoke(app, ["fit", "--help"]).stdout
+def test_help_of_fit_has_panels():
+    code = "from dcfsc.cli.app import app; app.rich_markup_mode = 'rich'; app(['fit', '--help'])"
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment)
+    text = done.stdout
     named = {
         panel.split(" ")[0]: set(re.findall(r"^│[ *]+(--[a-z-]+)", panel, re.MULTILINE))
         for panel in text.split("╭─ ")[1:]

@@ -73,8 +73,8 @@ def test_describe(root):
     assert infos["coil100"].facts["classes"] == 100
     for info in infos.values():
         assert info.facts["source"]
-        assert info.facts["licence"]
-        assert "\n" not in info.facts["source"] + info.facts["licence"]
+        assert info.facts["license"]
+        assert "\n" not in info.facts["source"] + info.facts["license"]
     for name in FILE_SETS:
         assert len(infos[name].files) >= 2
     assert [n for n in names() if infos[n].downloads] == ["coil100", "mnist"]
