@@ -131,6 +131,10 @@ def test_arrays_are_not_resized_beyond_the_memory(tmp_path, monkeypatch):
     ("options", "message"),
     [
         (("--lam", "1_0.5"), "lam='1_0.5' is not allowed: a number of at least 1e-30"),
+        (("--subspace-dim", "1_0"), "--subspace-dim takes a number; got '1_0'"),
+        (("--subspace-dim=1_0",), "--subspace-dim takes a number; got '1_0'"),
+        (("--seed", "1_0"), "--seed takes a number; got '1_0'"),
+        (("--steps", "\u0663"), "--steps takes a number"),
         (
             ("--steps", "9" * 400),
             "999 is not allowed: an integer of at least 0 and at most 1e+18",

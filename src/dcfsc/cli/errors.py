@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -71,7 +72,24 @@ class CommandLine(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that shows its progress."""
+    """A command that shows its progress, and whose numbers are plain.
+
+    Python, and so typer, would take 1_000 for a number.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        hints = get_type_hints(self.callback)  # Typer's releases keep the types in many places
+        numeric = {
+            word
+            for option in self.params
+            if hints.get(option.name or "") in (int, float, int | None, float | None)
+            for word in option.opts
+        }
+        words = [word for arg in args for word in arg.split("=", 1)]
+        for name, value in itertools.pairwise(words):
+            if name in numeric and ("_" in value or not value.isascii()):
+                raise InputError(f"{name} takes a number; got {value[:40]!r}.")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with watching(ctx.params):

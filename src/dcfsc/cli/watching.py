@@ -33,7 +33,8 @@ def watching(options: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        logger.setLevel(before[0])  # clears what loggers remember of the level
+        logger.propagate = before[1]
         handler.close()
 
 
