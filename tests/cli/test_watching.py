@@ -208,3 +208,18 @@ def test_fast_takes_the_samples_as_they_are_and_plain_k_means() -> None:
     words[words.index("run")] = "other"
     assert CliRunner().invoke(app, [*words, "--assign", "filtered"]).exit_code == 0
     assert read_run("other").record["parameters"]["assign"] == "filtered"
+
+
+def test_nothing_is_announced_after_a_command() -> None:
+    import logging
+
+    from dcfsc.progress import announced
+
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with watching.watching({"verbose": True}):
+            assert announced()
+        assert not announced()
+    finally:
+        logger.setLevel(before)
