@@ -38,10 +38,8 @@ if TYPE_CHECKING:
         plot_spectrum,
     )
     from .runs.prediction import load
-    from .training.callbacks import TensorBoard
 
 _OTHERS = {
-    "TensorBoard": ".training.callbacks",
     "load": ".runs.prediction",
     "plot_affinity": ".report.plots",
     "plot_embedding": ".report.plots",
@@ -88,7 +86,6 @@ __all__ = [
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
-    "TensorBoard",
     "ViewClustering",
     "__version__",
     "load",

@@ -75,7 +75,7 @@ def test_autoencoder_features_in_a_pipeline_and_its_grid() -> None:
         SSCOMP(2, random_state=0),
     )
     assert model.fit_predict(data.X).shape == (60,)
-    assert len(model[0].history_.to_frame()) == 2
+    assert len(model[0].history_) == 2
     names = model.get_params()
     assert {"autoencoderfeatures__pretrain_epochs", "sscomp__n_clusters"} <= set(names)
     again = clone(model).set_params(autoencoderfeatures__pretrain_epochs=1)
