@@ -199,6 +199,12 @@ def test_mat_of_version_73(tmp_path):
         load(tmp_path / "x.mat")
 
 
+def test_mat_of_version_4(tmp_path):
+    scipy.io.savemat(tmp_path / "x.mat", {"fea": X}, format="4")
+    with pytest.raises(InputError, match="not a MATLAB file of version 5 to 7"):
+        load(tmp_path / "x.mat")
+
+
 def test_mat_without_arrays(tmp_path):
     scipy.io.savemat(tmp_path / "x.mat", {"name": "hello"})
     with pytest.raises(InputError, match="no arrays"):

@@ -71,7 +71,6 @@ def _write_mat(folder: Path, flat: np.ndarray, y: np.ndarray) -> None:
     scipy.io.savemat(folder / "2.mat", values, do_compression=True)
     scipy.io.savemat(folder / "3.mat", {"X": scipy.sparse.csc_matrix(flat), "name": "text"})
     scipy.io.savemat(folder / "4.mat", {"X": flat, "cell": np.array([flat, "a"], object)})
-    scipy.io.savemat(folder / "5.mat", values, format="4")
 
 
 def _write_tables(root: Path, flat: np.ndarray, y: np.ndarray) -> None:

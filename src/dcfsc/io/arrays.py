@@ -1,11 +1,10 @@
-"""Array files: .npy (memory-mapped), .npz and .mat; never unpickled. Large ones are streamed."""
+"""Array files: .npy (memory-mapped; large ones streamed), .npz and .mat; never unpickled."""
 
 from __future__ import annotations
 
 import math
-import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from dcfsc.errors import InputError
 from dcfsc.io import streamed
 from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_bomb
-from dcfsc.io.mat5 import is_mat5, read_mat5
+from dcfsc.io.mat5 import read_mat5
 
 FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
 LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
@@ -53,11 +52,10 @@ def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -
         shapes = {name: header.shape for name, header in headers.items()}
         feature_key, label_key = choose_keys(shapes, path, labels, key)
         header = headers[feature_key]
-        # the type first: nothing is made of objects, however large they claim to be
-        if header.nbytes > streamed.STREAM_BYTES and not header.dtype.hasobject:
-            X: Any = streamed.stream_npz_member(path, feature_key)
-        else:
-            X = archive[feature_key]
+        if not header.dtype.hasobject:
+            remedy = f"unzip it and give {feature_key}.npy, which is read in parts"
+            streamed.require_room(f"{path}[{feature_key}]", header.nbytes, remedy)
+        X = archive[feature_key]
         values = None
         if label_key is not None:
             streamed.require_room(f"{path}[{label_key}]", headers[label_key].nbytes)
@@ -78,29 +76,15 @@ def _npz_headers(path: Path) -> dict[str, streamed.NpyHeader]:
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
-    """The numeric arrays of a MATLAB file up to version 7."""
+    """The numeric arrays of a MATLAB file of version 5 to 7."""
     arrays = {}
     with damage_in_one_line(path):
-        for name, value in read_mat5(path) if is_mat5(path) else _version_4(path):
+        for name, value in read_mat5(path):
             if not isinstance(value, np.ndarray):
                 value = _dense(value, f"{path}[{name}]")
             if value.dtype.kind in "biuf" and value.size > 1:
                 arrays[name] = value
     return arrays
-
-
-def _version_4(path: Path) -> Iterator[tuple[str, Any]]:
-    """The matrices of a file as MATLAB wrote them until 1996, and as Octave may still."""
-    import scipy.io
-
-    with path.open("rb") as file:
-        if 0 not in file.read(4):  # the type of a matrix, a small number
-            raise ValueError("it is not a MATLAB file, or damaged at the start")
-    with warnings.catch_warnings():
-        # about which sparse class comes back: either is made dense
-        warnings.filterwarnings("ignore", message=".*spmatrix")
-        content = scipy.io.loadmat(path)
-    yield from ((name, value) for name, value in content.items() if hasattr(value, "dtype"))
 
 
 def load_mat(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:

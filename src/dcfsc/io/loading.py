@@ -49,9 +49,9 @@ def load(
 ) -> Dataset:
     """Load samples from a file or a folder of images, or a small set by its name.
 
-    Samples of more than 1 GiB in an .npy, .npz or .parquet file or a folder of images are not
-    read: X is then a :class:`Streamed`, whose slices are read from disk when they are used. Images
-    with their channels last, (n, h, w, 3), become (n, 3, h, w).
+    Samples of more than 1 GiB in an .npy or .parquet file or a folder of images are not read: X is
+    then a :class:`Streamed`, whose slices are read from disk when they are used. Images with their
+    channels last, (n, h, w, 3), become (n, 3, h, w).
 
     Parameters
     ----------

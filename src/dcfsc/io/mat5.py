@@ -38,18 +38,13 @@ STORED = {
 PIECE_BYTES = 1 << 16
 
 
-def is_mat5(path: Path) -> bool:
-    """Whether the file starts with the text that version 4 has not."""
-    with path.open("rb") as file:
-        head = file.read(128)
-    return len(head) == 128 and head[126:] in (b"IM", b"MI") and 0 not in head[:4]
-
-
 def read_mat5(path: Path) -> Iterator[tuple[str, Any]]:
     """(name, array or sparse matrix) of every real matrix, in the type that it is stored in."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(128)
+        if len(head) < 128 or head[126:] not in (b"IM", b"MI") or 0 in head[:4]:
+            raise ValueError("it is not a MATLAB file of version 5 to 7")
         order = "<" if head[126:] == b"IM" else ">"
         (version,) = struct.unpack(f"{order}H", head[124:126])
         if version >> 8 == 2:

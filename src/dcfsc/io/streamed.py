@@ -8,12 +8,9 @@ it, as ``np.asarray`` does, gets it where the free memory allows.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +21,7 @@ from dcfsc.machine import free_memory
 
 STREAM_BYTES = 1 << 30  # samples of more are streamed
 BLOCK_BYTES = 1 << 26  # read together where a whole array is copied
+REMEDY = "use a method that reads the samples in chunks, fewer samples, or smaller ones"
 
 
 class Streamed(ABC):
@@ -127,46 +125,32 @@ def blocks(X: Any, share: slice = slice(None)) -> Iterator[tuple[int, np.ndarray
         yield start, np.asarray(X[start : min(start + rows, end)])
 
 
-def require_room(name: str, need: int) -> None:
+def require_room(name: str, need: int, remedy: str = REMEDY) -> None:
     """Refuse to make an array of ``need`` bytes where memory has not that much left."""
     free = free_memory()
     if need > free:
         raise InputError(
             f"{name} needs {need / 2**30:.1f} GiB in memory and {free / 2**30:.1f} GiB are free; "
-            "use a method that reads the samples in chunks, fewer samples, or smaller ones."
+            f"{remedy}."
         )
 
 
 class FileArray(Streamed):
-    """An array that lies in a file as it would in memory: an .npy, or a stored .npz member.
+    """The array of an .npy file.
 
     Every read maps its part of the file and lets it go: pages of a map that stays open count as
     the process's memory once they have been read. Booleans are read as uint8.
     """
 
-    def __init__(
-        self,
-        name: str,
-        file: Path | IO[bytes],
-        offset: int,
-        shape: tuple[int, ...],
-        dtype: np.dtype,
-        fortran_order: bool = False,
-    ):
-        super().__init__(name, shape, np.uint8 if dtype.kind == "b" else dtype)
-        self._file = file
-        self._offset = offset
-        self._stored = dtype
-        self._order = "F" if fortran_order else "C"
+    def __init__(self, path: Path, header: NpyHeader, offset: int):
+        self._path, self._offset, self._stored = path, offset, header.dtype
+        dtype = np.uint8 if header.dtype.kind == "b" else header.dtype
+        super().__init__(str(path), header.shape, dtype)
+        self._order = "F" if header.fortran_order else "C"
 
     def _map(self) -> np.ndarray:
         return np.memmap(  # type: ignore[call-overload]
-            self._file,
-            self._stored,
-            "r",
-            self._offset,
-            self.shape,
-            self._order,
+            self._path, self._stored, "r", self._offset, self.shape, self._order
         )
 
     def _range(self, start: int, stop: int) -> np.ndarray:
@@ -230,9 +214,6 @@ class NpyHeader:
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
-    def array(self, name: str, file: Path | IO[bytes], offset: int) -> FileArray:
-        return FileArray(name, file, offset, self.shape, self.dtype, self.fortran_order)
-
 
 def member_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpyHeader:
     """The header of an .npy file in an archive, which has the bytes that it speaks of."""
@@ -256,55 +237,7 @@ def stream_npy(path: Path) -> FileArray:
         offset = file.tell()
     if path.stat().st_size < offset + header.nbytes:
         raise InputError(f"cannot read {path}: it is cut off; its header says {header.shape}.")
-    return header.array(str(path), path, offset)
-
-
-def stream_npz_member(path: Path, key: str) -> FileArray:
-    """An array of an .npz archive, unread: in its place where it is stored as it is, else from a
-    temporary copy that is decompressed once and vanishes with the array."""
-    name = f"{path}[{key}]"
-    with zipfile.ZipFile(path) as archive:
-        info = archive.getinfo(f"{key}.npy")
-        if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
-            with path.open("rb") as file:
-                file.seek(info.header_offset + 26)
-                # the local header may differ from the directory's in its extra field
-                lengths = np.frombuffer(file.read(4), "<u2")
-                file.seek(info.header_offset + 30 + int(lengths.sum()))
-                header = NpyHeader(file)
-                return header.array(name, path, file.tell())
-        with archive.open(info) as member:
-            header = NpyHeader(member)
-            return header.array(name, _decompressed(member, header.nbytes, name), 0)
-
-
-def _decompressed(member: Any, size: int, name: str) -> IO[bytes]:
-    """The rest of a member in an open file without a name, so that none is ever left."""
-    folder = scratch_folder()
-    with ExitStack() as failed:
-        copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        failed.callback(copy.close)
-        try:
-            shutil.copyfileobj(member, copy, BLOCK_BYTES)
-            copy.flush()
-        except OSError as error:
-            raise InputError(
-                f"{name} is compressed and needs {size / 2**30:.1f} GiB of disk in {folder}: "
-                f"{error.strerror or error}; save it with numpy.savez or as .npy."
-            ) from None
-        failed.pop_all()
-        return copy
-
-
-def scratch_folder() -> Path:
-    """Where temporary copies go: the user's cache folder, which unlike /tmp is never memory."""
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return Path(tempfile.gettempdir())
+    return FileArray(path, header, offset)
 
 
 def cache_folder() -> Path:
