@@ -156,7 +156,8 @@ def scale_at(n: int, device: str, noise: float) -> Figures:
 def dense_way(X: np.ndarray, device: str) -> np.ndarray:
     Z = unit_rows(as_float(X, torch.device(device)))
     operator = solve(Z, choose_lam(Z, K * M), form="samples")
-    return spectral.cluster(Symmetric()(operator, K), K, random_state=0).labels
+    embedding = spectral.embed(Symmetric()(operator, K), K, random_state=0)
+    return spectral.assign(embedding, K, random_state=0)
 
 
 def closed_form(X: np.ndarray, device: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from samples import cut_affinity
 
 from dcfsc import processes
 from dcfsc.pipeline import Recipe, sampling
@@ -102,7 +103,6 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
     """Written out for one candidate: clusterings of the parts, compared pair by pair."""
     from sklearn.metrics import adjusted_rand_score
 
-    from dcfsc import spectral
     from dcfsc.affinity import TopK
 
     noisy = unit((separate + 0.35 * torch.randn(90, 12, generator=seeded()).double()).numpy())
@@ -110,7 +110,7 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
     for index in list(random_parts(90))[:LEAST_PARTS]:
         whole = np.full(90, -1)
         A = TopK()(solve(noisy[index], 0.1), 3)
-        whole[index] = spectral.cluster(A, 3, assign="filtered", random_state=0, n_init=3).labels
+        whole[index] = cut_affinity(A, 3, assign="filtered", random_state=0, n_init=3).labels
         labels.append(whole)
     agreements = []
     for i in range(LEAST_PARTS):

