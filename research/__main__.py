@@ -9,13 +9,12 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dcfsc.cli import output
+from dcfsc.cli import options, output
 from dcfsc.cli.errors import Command, CommandLine
-from dcfsc.cli.options import DeviceOption, QuietOption
+from dcfsc.cli.options import option, switch
 from dcfsc.errors import InputError
 
 app = typer.Typer(
@@ -31,38 +30,23 @@ app = typer.Typer(
 
 @app.command(cls=Command)
 def reproduce(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            metavar="EXPERIMENT",
-            help="eyaleb, orl, coil100, hopkins155, lambda, parameters, memory, views, or smoke (a "
-            "minute, no data).",
-        ),
-    ],
-    methods: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these methods, separated by commas.")
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of seeds per cell.")
-    ] = None,
-    clusters: Annotated[
-        str | None, typer.Option(metavar="K,K", help="Only these numbers of people (eyaleb).")
-    ] = None,
-    datasets: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these datasets (views).")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")] = Path(
-        "results"
+    experiment: str = typer.Argument(
+        metavar="EXPERIMENT",
+        help="eyaleb, orl, coil100, hopkins155, lambda, parameters, memory, views, or smoke (a "
+        "minute, no data).",
     ),
-    device: DeviceOption = "auto",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would run and how long it took last time.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Compute finished cells again.")] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of processes; they share the GPU.")
-    ] = 1,
-    quiet: QuietOption = False,
+    methods: str | None = option("Only these methods, separated by commas.", "A,B"),
+    trials: int | None = typer.Option(None, min=1, metavar="N", help="Number of seeds per cell."),
+    clusters: str | None = option("Only these numbers of people (eyaleb).", "K,K"),
+    datasets: str | None = option("Only these datasets (views).", "A,B"),
+    out: Path = option("Folder of the results.", "DIR", default=Path("results")),
+    device: str = options.DEVICE,
+    dry_run: bool = switch("--dry-run", "Print what would run and how long it took last time."),
+    force: bool = switch("--force", "Compute finished cells again."),
+    jobs: int = typer.Option(
+        1, min=1, metavar="N", help="Number of processes; they share the GPU."
+    ),
+    quiet: bool = options.QUIET,
 ) -> None:
     """Compute a table or figure of the paper. A second call computes only what is missing."""
     from dcfsc.files import write_errors
@@ -110,7 +94,7 @@ def datasets() -> None:
 )
 def bench(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, or cpu or cuda.")],
+    name: str = typer.Argument(metavar="NAME", help="A benchmark, or cpu or cuda."),
 ) -> None:
     """Run a benchmark, or with cpu or cuda all of that machine, as commands.toml has them.
 

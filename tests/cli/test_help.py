@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -30,13 +30,12 @@ IMAGES = {
 
 def shown_defaults(command: Any) -> dict[str, Any]:
     """What each option of a command shows in place of a default that is None."""
-    hints = get_type_hints(command, include_extras=True)
-    shown = {}
-    for name, hint in hints.items():
-        for extra in get_args(hint)[1:]:
-            if isinstance(getattr(extra, "show_default", None), str):
-                shown[name] = extra.show_default
-    return shown
+    options = {name: p.default for name, p in inspect.signature(command).parameters.items()}
+    return {
+        name: option.show_default
+        for name, option in options.items()
+        if isinstance(getattr(option, "show_default", None), str)
+    }
 
 
 def default(cls: type, name: str) -> Any:

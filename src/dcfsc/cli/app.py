@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
@@ -38,12 +37,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def commands(
     ctx: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and stop.",
+    ),
 ) -> None:
     """Sort images, tables and feature vectors into groups without labels.
 

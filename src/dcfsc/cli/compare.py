@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dcfsc.cli import output
-from dcfsc.cli.options import JsonOption, OverwriteOption, QuietOption, option
+from dcfsc.cli import options, output
+from dcfsc.cli.options import option
 
 MOST = 12  # groups of moved samples that are printed
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN", help="Another run on the same samples.")],
-    out: Annotated[
-        Path | None,
-        option("Also write a page.", "FILE", shown="no page"),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    first: Path = typer.Argument(metavar="RUN", help="The folder of a run."),
+    second: Path = typer.Argument(metavar="RUN", help="Another run on the same samples."),
+    out: Path | None = option("Also write a page.", "FILE", shown="no page"),
+    overwrite: bool = options.OVERWRITE,
+    quiet: bool = options.QUIET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Compare two runs on the same samples.
 

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
-from dcfsc.cli import output
-from dcfsc.cli.options import JsonOption, QuietOption, RunArgument, option, switch
+from dcfsc.cli import options, output
+from dcfsc.cli.options import option, switch
 from dcfsc.errors import InputError
 
 
 def edit(
-    run: RunArgument,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="CLUSTER=NAME", help="Names, as in 3=cats.", show_default=False),
-    ] = None,
-    merge: Annotated[
-        list[str] | None,
-        option("Merge these clusters. May be repeated.", "A,B"),
-    ] = None,
-    split: Annotated[
-        list[str] | None,
-        option("Split this cluster in two. May be repeated.", "A"),
-    ] = None,
-    undo: Annotated[bool, switch("--undo", "Undo the last 'dcfsc edit'.")] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    run: Path = options.RUN,
+    names: list[str] | None = typer.Argument(
+        None, metavar="CLUSTER=NAME", help="Names, as in 3=cats.", show_default=False
+    ),
+    merge: list[str] | None = option("Merge these clusters. May be repeated.", "A,B"),
+    split: list[str] | None = option("Split this cluster in two. May be repeated.", "A"),
+    undo: bool = switch("--undo", "Undo the last 'dcfsc edit'."),
+    quiet: bool = options.QUIET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Name, merge and split the clusters of RUN. Without edits, list them.
 

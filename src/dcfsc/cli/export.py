@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from dcfsc.cli import output
-from dcfsc.cli.options import AbsoluteOption, QuietOption, RunArgument, option, switch
+from dcfsc.cli import options, output
+from dcfsc.cli.options import option, switch
 
 
 def export(
-    run: RunArgument,
-    to: Annotated[str, option("What to write: folders, csv or parquet.", "KIND")],
-    out: Annotated[
-        Path | None,
-        option(
-            "Output file, or output folder for folders.",
-            "PATH",
-            shown="RUN/export.csv, RUN/export.parquet, RUN-clusters",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        option(
-            "The folder of the samples' files, for a run that was made elsewhere or by "
-            "version 1.0.",
-            "FOLDER",
-        ),
-    ] = None,
-    copy: Annotated[
-        bool,
-        switch(
-            "--copy",
-            "Copy the files instead of linking to them. A folder of links is not meant to be "
-            "passed on; a folder of copies is.",
-        ),
-    ] = False,
-    absolute_paths: AbsoluteOption = False,
-    overwrite: Annotated[
-        bool,
-        switch(
-            "--overwrite",
-            "Renew an earlier export, except what you changed, added or took out; a file of "
-            "yours is kept as NAME.bak.",
-        ),
-    ] = False,
-    quiet: QuietOption = False,
+    run: Path = options.RUN,
+    to: str = option("What to write: folders, csv or parquet.", "KIND", default=...),
+    out: Path | None = option(
+        "Output file, or output folder for folders.",
+        "PATH",
+        shown="RUN/export.csv, RUN/export.parquet, RUN-clusters",
+    ),
+    data: Path | None = option(
+        "The folder of the samples' files, for a run that was made elsewhere or by version 1.0.",
+        "FOLDER",
+    ),
+    copy: bool = switch(
+        "--copy",
+        "Copy the files instead of linking to them. A folder of links is not meant to be "
+        "passed on; a folder of copies is.",
+    ),
+    absolute_paths: bool = options.ABSOLUTE_PATHS,
+    overwrite: bool = switch(
+        "--overwrite",
+        "Renew an earlier export, except what you changed, added or took out; a file of "
+        "yours is kept as NAME.bak.",
+    ),
+    quiet: bool = options.QUIET,
 ) -> None:
     """Export the clusters of RUN to folders, .csv or Parquet.
 

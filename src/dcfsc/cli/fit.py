@@ -5,33 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dcfsc.cli import output
-from dcfsc.cli.options import (
-    METHOD,
-    OUTPUT,
-    TRAINING,
-    ColorOption,
-    DataArgument,
-    DeviceOption,
-    JsonOption,
-    LabelsOption,
-    QuietOption,
-    SeedOption,
-    SizeOption,
-    SkipOption,
-    counts_or_auto,
-    load_samples,
-    number_or_name,
-    numbers_by_name,
-    option,
-    reading_for,
-    sources,
-    switch,
-)
+from dcfsc.cli import options, output
+from dcfsc.cli.options import METHOD, OUTPUT, TRAINING, option, switch
 from dcfsc.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,189 +32,131 @@ TRAINING_OPTIONS = (
 
 def fit(
     ctx: typer.Context,
-    data: DataArgument,
-    clusters: Annotated[
-        str,
-        typer.Option(
-            "--clusters",
-            "-k",
-            metavar="K|K,K,...|auto",
-            help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
-            rich_help_panel=METHOD,
-        ),
-    ],
-    method: Annotated[
-        str | None,
-        option(
-            "Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
-            "auto: closed-form and, with a GPU, views; keep the clustering with the lower cut.",
-            "NAME",
-            shown="closed-form; dcfsc or views if you set an option of its training",
-            panel=METHOD,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT),
-    ] = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    lam: Annotated[
-        str | None,
-        option("Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD),
-    ] = None,
-    subspace_dim: Annotated[
-        float | None,
-        option("Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD),
-    ] = None,
-    representation: Annotated[
-        str | None,
-        option(
-            "How samples are compared: given, metric, metric-twice, affine, counts, "
-            "scattering, or auto to choose from the data.",
-            "NAME",
-            shown="auto",
-            panel=METHOD,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        option("Training steps.", "N", shown="100; views: from --effort; dsc: 300", panel=TRAINING),
-    ] = None,
-    augmentations: Annotated[
-        str | None,
-        option(
-            "Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
-            "contrast, color, hole, noise.",
-            "NAMES|auto",
-            shown="auto: chosen from the data",
-            panel=TRAINING,
-        ),
-    ] = None,
-    positives: Annotated[
-        int | None,
-        option(
-            "Neighbors of each sample whose views are positives of its own.",
-            "N",
-            shown="3",
-            panel=TRAINING,
-        ),
-    ] = None,
-    effort: Annotated[
-        str | None,
-        option(
-            "How long to train on views: full, for a GPU, or quick.",
-            "NAME",
-            shown="full",
-            panel=TRAINING,
-        ),
-    ] = None,
-    affinity: Annotated[
-        str | None,
-        option(
-            "How coefficients become a graph.",
-            "NAME",
-            shown="topk; depends on the method",
-            panel=METHOD,
-        ),
-    ] = None,
-    assign: Annotated[
-        str | None,
-        option(
-            "How the embedding becomes labels.",
-            "NAME",
-            shown="filtered for closed-form and views; else kmeans",
-            panel=METHOD,
-        ),
-    ] = None,
-    features: Annotated[
-        str | None,
-        option(
-            "Cluster these features instead of the samples: encoder or encoder:NAME (a "
-            "pretrained network, for photographs), scattering or autoencoder.",
-            "NAME",
-            panel=METHOD,
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None, option("Initial weights of the network.", "FILE", panel=TRAINING)
-    ] = None,
-    network: Annotated[
-        str | None,
-        option(
-            "Architecture of the network. For views also residual, or head for features.",
-            "NAME",
-            shown="auto",
-            panel=TRAINING,
-        ),
-    ] = None,
-    pretrain_epochs: Annotated[
-        int | None,
-        option(
-            "Epochs of pre-training by reconstruction.",
-            "N",
-            shown="60; with --weights: 0",
-            panel=TRAINING,
-        ),
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        option("Learning rate.", "X", shown="0.001; views: from --effort", panel=TRAINING),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        option(
-            "Samples held in memory at a time; the steps stay the same. For views: samples "
-            "of a mini-batch.",
-            "N",
-            shown="all; views: from --effort",
-            panel=TRAINING,
-        ),
-    ] = None,
-    labels: LabelsOption = None,
-    size: SizeOption = None,
-    color: ColorOption = None,
-    skip_broken: SkipOption = False,
-    no_report: Annotated[
-        bool, switch("--no-report", "Do not write the report.", panel=OUTPUT)
-    ] = False,
-    resume: Annotated[
-        bool, switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT)
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        switch(
-            "--overwrite",
-            "Replace the finished run in the folder; what is not the run's stays.",
-            panel=OUTPUT,
-        ),
-    ] = False,
-    checkpoint_every: Annotated[
-        float | None,
-        option("How often to save the training.", "SECONDS", shown="30", panel=TRAINING),
-    ] = None,
-    dist_timeout: Annotated[
-        float | None,
-        option(
-            "How long to wait for other processes of torchrun.",
-            "SECONDS",
-            shown="600",
-            panel=TRAINING,
-        ),
-    ] = None,
-    fast: Annotated[
-        bool,
-        switch(
-            "--fast",
-            "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
-            panel=METHOD,
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool, switch("--verbose", "Print every stage with its time.", panel=OUTPUT)
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    data: str = options.SAMPLES,
+    clusters: str = typer.Option(
+        ...,
+        "--clusters",
+        "-k",
+        metavar="K|K,K,...|auto",
+        help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
+        rich_help_panel=METHOD,
+    ),
+    method: str | None = option(
+        "Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
+        "auto: closed-form and, with a GPU, views; keep the clustering with the lower cut.",
+        "NAME",
+        shown="closed-form; dcfsc or views if you set an option of its training",
+        panel=METHOD,
+    ),
+    out: Path | None = option(
+        "Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT
+    ),
+    seed: int = options.SEED,
+    device: str = options.DEVICE,
+    lam: str | None = option(
+        "Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD
+    ),
+    subspace_dim: float | None = option(
+        "Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD
+    ),
+    representation: str | None = option(
+        "How samples are compared: given, metric, metric-twice, affine, counts, "
+        "scattering, or auto to choose from the data.",
+        "NAME",
+        shown="auto",
+        panel=METHOD,
+    ),
+    steps: int | None = option(
+        "Training steps.", "N", shown="100; views: from --effort; dsc: 300", panel=TRAINING
+    ),
+    augmentations: str | None = option(
+        "Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
+        "contrast, color, hole, noise.",
+        "NAMES|auto",
+        shown="auto: chosen from the data",
+        panel=TRAINING,
+    ),
+    positives: int | None = option(
+        "Neighbors of each sample whose views are positives of its own.",
+        "N",
+        shown="3",
+        panel=TRAINING,
+    ),
+    effort: str | None = option(
+        "How long to train on views: full, for a GPU, or quick.",
+        "NAME",
+        shown="full",
+        panel=TRAINING,
+    ),
+    affinity: str | None = option(
+        "How coefficients become a graph.",
+        "NAME",
+        shown="topk; depends on the method",
+        panel=METHOD,
+    ),
+    assign: str | None = option(
+        "How the embedding becomes labels.",
+        "NAME",
+        shown="filtered for closed-form and views; else kmeans",
+        panel=METHOD,
+    ),
+    features: str | None = option(
+        "Cluster these features instead of the samples: encoder or encoder:NAME (a "
+        "pretrained network, for photographs), scattering or autoencoder.",
+        "NAME",
+        panel=METHOD,
+    ),
+    weights: str | None = option("Initial weights of the network.", "FILE", panel=TRAINING),
+    network: str | None = option(
+        "Architecture of the network. For views also residual, or head for features.",
+        "NAME",
+        shown="auto",
+        panel=TRAINING,
+    ),
+    pretrain_epochs: int | None = option(
+        "Epochs of pre-training by reconstruction.",
+        "N",
+        shown="60; with --weights: 0",
+        panel=TRAINING,
+    ),
+    learning_rate: float | None = option(
+        "Learning rate.", "X", shown="0.001; views: from --effort", panel=TRAINING
+    ),
+    batch_size: int | None = option(
+        "Samples held in memory at a time; the steps stay the same. For views: samples "
+        "of a mini-batch.",
+        "N",
+        shown="all; views: from --effort",
+        panel=TRAINING,
+    ),
+    labels: str | None = options.LABELS,
+    size: str | None = options.SIZE,
+    color: bool | None = options.COLOR,
+    skip_broken: bool = options.SKIP_BROKEN,
+    no_report: bool = switch("--no-report", "Do not write the report.", panel=OUTPUT),
+    resume: bool = switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT),
+    overwrite: bool = switch(
+        "--overwrite",
+        "Replace the finished run in the folder; what is not the run's stays.",
+        panel=OUTPUT,
+    ),
+    checkpoint_every: float | None = option(
+        "How often to save the training.", "SECONDS", shown="30", panel=TRAINING
+    ),
+    dist_timeout: float | None = option(
+        "How long to wait for other processes of torchrun.",
+        "SECONDS",
+        shown="600",
+        panel=TRAINING,
+    ),
+    fast: bool = switch(
+        "--fast",
+        "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
+        panel=METHOD,
+    ),
+    verbose: bool = switch("--verbose", "Print every stage with its time.", panel=OUTPUT),
+    quiet: bool = options.QUIET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Cluster DATA into K groups and write the results to a folder.
 
@@ -243,38 +164,38 @@ def fit(
     (parameters, versions, scores) and details.npz (the data behind the report). With -k 10,20,40
     there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
-    counts = counts_or_auto(clusters)
-    options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
-    options |= {
+    counts = options.counts_or_auto(clusters)
+    given_options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
+    given_options |= {
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
-        "lam": number_or_name(lam),
-        "augmentations": numbers_by_name("--augmentations", augmentations),
+        "lam": options.number_or_name(lam),
+        "augmentations": options.numbers_by_name("--augmentations", augmentations),
         "positives": positives,
         "effort": effort,
     }
     from dcfsc.runs.life import method_in
 
     begun = method_in(out) if resume and out is not None else None
-    given = {name for name, value in options.items() if value is not None}
+    given = {name for name, value in given_options.items() if value is not None}
     default = begun or _method_for(given, features is not None, resume)
     if fast:
-        options |= _faster(method or default, representation, assign)
-    reading = reading_for(features, device, data)
-    samples = load_samples(data, labels, size, color, skip_broken, seed, reading)
+        given_options |= _faster(method or default, representation, assign)
+    reading = options.reading_for(features, device, data)
+    samples = options.load_samples(data, labels, size, color, skip_broken, seed, reading)
     from dcfsc.runs.request import RunRequest
 
     request = RunRequest(
         samples,
         method or default,
-        options,
+        given_options,
         features=features,
         out=out,
         resume=resume,
         overwrite=overwrite,
         report=not no_report,
         timeout=dist_timeout,
-        inputs=sources(data, labels),
+        inputs=options.sources(data, labels),
         command=ctx.obj,
     )
     _carry_out(request, counts, quiet, as_json)

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,78 +21,62 @@ DATA, METHOD, IMAGES, TRAINING, OUTPUT = "Data", "Method", "Images", "Training",
 
 
 def option(
-    help: str, metavar: str | None = None, *, shown: str | bool = True, panel: str | None = None
+    help: str,
+    metavar: str | None = None,
+    *,
+    default: Any = None,
+    shown: str | bool = True,
+    panel: str | None = None,
 ) -> Any:
     """An option of a command; ``shown`` is the default to show in place of None."""
-    return typer.Option(metavar=metavar, help=help, show_default=shown, rich_help_panel=panel)
+    return typer.Option(
+        default, metavar=metavar, help=help, show_default=shown, rich_help_panel=panel
+    )
 
 
 def switch(names: str, help: str, *, panel: str | None = None) -> Any:
     """An option that takes no value."""
-    return typer.Option(*names.split(), help=help, rich_help_panel=panel)
+    return typer.Option(False, *names.split(), help=help, rich_help_panel=panel)
 
 
-DataArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
-        ".npz or .mat file, or digits or synthetic, which need no file.",
-        show_default=False,
-    ),
-]
-LabelsOption = Annotated[
-    str | None,
-    option(
-        "A column, array or file with labels. Used only to score the result.",
-        "NAME|FILE",
-        panel=DATA,
-    ),
-]
-SizeOption = Annotated[
-    str | None,
-    option(
-        "Resize images to this height x width.",
-        "HxW",
-        shown="unchanged; a smaller size if images are large or differ in size",
-        panel=IMAGES,
-    ),
-]
-ColorOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--color/--gray",
-        help="Read images in color or in gray.",
-        show_default="color if there is any",
-        rich_help_panel=IMAGES,
-    ),
-]
-SkipOption = Annotated[
-    bool, switch("--skip-broken", "Skip images that cannot be read.", panel=IMAGES)
-]
-DeviceOption = Annotated[str, option("auto, cpu, cuda or cuda:N.", "NAME", panel=METHOD)]
-SeedOption = Annotated[int, option("Random seed.", "N", panel=METHOD)]
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
-]
-QuietOption = Annotated[bool, switch("--quiet -q", "Print nothing but errors.", panel=OUTPUT)]
-OverwriteOption = Annotated[
-    bool,
-    switch(
-        "--overwrite",
-        "Replace the file if it exists; a file of yours is kept as NAME.bak.",
-        panel=OUTPUT,
-    ),
-]
-AbsoluteOption = Annotated[
-    bool,
-    switch(
-        "--absolute-paths",
-        "Give the files' whole paths, not those from the data folder on.",
-        panel=OUTPUT,
-    ),
-]
-JsonOption = Annotated[bool, switch("--json", "Print the result as JSON.", panel=OUTPUT)]
+SAMPLES = typer.Argument(
+    metavar="DATA",
+    help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
+    ".npz or .mat file, or digits or synthetic, which need no file.",
+    show_default=False,
+)
+RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
+LABELS = option(
+    "A column, array or file with labels. Used only to score the result.", "NAME|FILE", panel=DATA
+)
+SIZE = option(
+    "Resize images to this height x width.",
+    "HxW",
+    shown="unchanged; a smaller size if images are large or differ in size",
+    panel=IMAGES,
+)
+COLOR = typer.Option(
+    None,
+    "--color/--gray",
+    help="Read images in color or in gray.",
+    show_default="color if there is any",
+    rich_help_panel=IMAGES,
+)
+SKIP_BROKEN = switch("--skip-broken", "Skip images that cannot be read.", panel=IMAGES)
+DEVICE = option("auto, cpu, cuda or cuda:N.", "NAME", default="auto", panel=METHOD)
+SEED = option("Random seed.", "N", default=0, panel=METHOD)
+QUIET = switch("--quiet -q", "Print nothing but errors.", panel=OUTPUT)
+OVERWRITE = switch(
+    "--overwrite",
+    "Replace the file if it exists; a file of yours is kept as NAME.bak.",
+    panel=OUTPUT,
+)
+ABSOLUTE_PATHS = switch(
+    "--absolute-paths",
+    "Give the files' whole paths, not those from the data folder on.",
+    panel=OUTPUT,
+)
+JSON = switch("--json", "Print the result as JSON.", panel=OUTPUT)
 
 
 def load_samples(

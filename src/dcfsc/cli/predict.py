@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-from dcfsc.cli import output
-from dcfsc.cli.options import (
-    ColorOption,
-    DataArgument,
-    DeviceOption,
-    JsonOption,
-    LabelsOption,
-    OverwriteOption,
-    QuietOption,
-    RunArgument,
-    SizeOption,
-    SkipOption,
-    load_samples,
-    option,
-    sources,
-)
+from dcfsc.cli import options, output
+from dcfsc.cli.options import option
 
 
 def predict(
-    run: RunArgument,
-    data: DataArgument,
-    out: Annotated[
-        Path | None,
-        option("Output file.", "FILE", shown="RUN/predictions.csv, RUN/predictions-2.csv, ..."),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    device: DeviceOption = "auto",
-    labels: LabelsOption = None,
-    size: SizeOption = None,
-    color: ColorOption = None,
-    skip_broken: SkipOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    run: Path = options.RUN,
+    data: str = options.SAMPLES,
+    out: Path | None = option(
+        "Output file.", "FILE", shown="RUN/predictions.csv, RUN/predictions-2.csv, ..."
+    ),
+    overwrite: bool = options.OVERWRITE,
+    device: str = options.DEVICE,
+    labels: str | None = options.LABELS,
+    size: str | None = options.SIZE,
+    color: bool | None = options.COLOR,
+    skip_broken: bool = options.SKIP_BROKEN,
+    quiet: bool = options.QUIET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Label new samples with the model of a run.
 
@@ -54,8 +38,8 @@ def predict(
     saved = read_run(run)
     record, clusters = saved.record, read_edits(saved).clusters
     reading = reading_of(record)
-    samples = load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
-    given = sources(data, labels)
+    samples = options.load_samples(data, labels, size, color, skip_broken, record["seed"], reading)
+    given = options.sources(data, labels)
     predicted, file = predict_run(
         saved, samples, out, device=device, overwrite=overwrite, inputs=given
     )
