@@ -45,7 +45,6 @@ def part_name(nonce: str | None = None) -> str:
 
 
 def is_part(name: str) -> bool:
-    """Whether :func:`part_name` made the name."""
     match = _PART.fullmatch(name)
     return match is not None and name == part_name(match[1])
 
@@ -158,7 +157,6 @@ def take_lock(descriptor: int) -> bool:
 
 @contextmanager
 def releasing(lock: int, folder: Path) -> Iterator[None]:
-    """Give the lock of a folder back at the end."""
     try:
         yield
     finally:

@@ -104,7 +104,6 @@ class Filled:
         return cls(**_sealed(path, ("kind", "files")))
 
     def owns(self, folder: Path, name: str) -> bool:
-        """Whether the file is there as we wrote it."""
         return name in self.files and digest(folder / name) in self.files[name]
 
     def write(self, folder: Path) -> None:

@@ -105,7 +105,6 @@ def machine(device: Any) -> dict[str, Any]:
 
 
 def available_cpus() -> int:
-    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -106,7 +106,6 @@ SEED = (
 
 
 def table_of(cls: type) -> dict[str, Kind]:
-    """The table of a class, including those of its bases."""
     kinds: dict[str, Kind] = {}
     for base in reversed(cls.__mro__):
         kinds |= vars(base).get("_table", {})
@@ -121,7 +120,6 @@ def check(owner: Any, *, effects: bool = True) -> None:
 def check_call(
     made: Any, kinds: Mapping[str, Kind], get: Callable[[str], Any], effects: bool = True
 ) -> None:
-    """Check the arguments of a call to a class or function."""
     known = [p for p in inspect.signature(made).parameters.values() if p.name in kinds]
     for parameter in known:
         kinds[parameter.name].check(parameter.name, get(parameter.name))

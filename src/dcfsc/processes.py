@@ -45,7 +45,6 @@ def launched() -> bool:
 
 
 def active() -> bool:
-    """Whether samples are divided among processes just now."""
     return _sharded.get()
 
 
@@ -214,7 +213,6 @@ def total_number(value: float) -> float:
 
 
 def total_count(n: int) -> int:
-    """The number of samples of all processes, of which this one has n."""
     return round(total_number(n))
 
 
@@ -278,7 +276,6 @@ def receive(tensor: Tensor, source: int) -> Tensor:
 
 
 def row_counts(n: int, device: torch.device) -> list[int]:
-    """How many samples each process has."""
     if not active():
         return [n]
     counts = torch.zeros(size(), dtype=torch.int64, device=device)
@@ -287,7 +284,6 @@ def row_counts(n: int, device: torch.device) -> list[int]:
 
 
 def broadcast(tensor: Tensor, source: int) -> Tensor:
-    """``tensor`` of the process ``source``, in place and returned."""
     return _exchanged(tensor, partial(dist.broadcast, src=source)) if active() else tensor
 
 
@@ -297,7 +293,6 @@ def tell(*numbers: int) -> None:
 
 
 def hear(count: int) -> list[int]:
-    """Receive ``count`` integers from rank 0."""
     return broadcast(torch.zeros(count, dtype=torch.int64), 0).tolist()
 
 

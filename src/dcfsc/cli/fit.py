@@ -202,7 +202,6 @@ def fit(
 
 
 def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) -> None:
-    """Make the run or the runs of a request, and print what came out."""
     from dcfsc.runs.automatic import execute_auto
     from dcfsc.runs.executor import execute, execute_each
 
@@ -235,7 +234,6 @@ def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) 
 
 
 def _method_for(given: set[str], features: bool, resume: bool) -> str:
-    """The method for the names of the options that were given."""
     if not given.isdisjoint(VIEW_OPTIONS):
         return "views"
     trains = resume or not given.isdisjoint(TRAINING_OPTIONS)

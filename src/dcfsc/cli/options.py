@@ -35,7 +35,6 @@ def option(
 
 
 def switch(names: str, help: str, *, panel: str | None = None) -> Any:
-    """An option that takes no value."""
     return typer.Option(False, *names.split(), help=help, rich_help_panel=panel)
 
 
@@ -150,7 +149,6 @@ def counts_or_auto(text: str) -> int | str | tuple[int, ...]:
 
 
 def number_or_name(text: str | None) -> float | str | None:
-    """A number if the text is one; else the text, which the method checks."""
     try:
         return None if text is None else plain_number(text)
     except ValueError:

@@ -28,14 +28,12 @@ def say(text: object, *, error: bool = False) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Names and values, in two columns."""
     stage("")
     for name, value in facts:
         say(f"{name:<{NAME_WIDTH}}  {value}")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under a header."""
     stage("")
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
@@ -56,7 +54,6 @@ def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is about to be done."""
     where = record["machine"]
     many = f", {where['processes']} processes ({where['backend']})" if "processes" in where else ""
     return [
@@ -88,7 +85,6 @@ def encoder_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def room_facts(room: int) -> list[tuple[str, str]]:
-    """What the run will take on the disk, where that is much."""
     return [("disk", f"about {room / 1e6:,.0f} MB")] if room > MUCH_ROOM else []
 
 
@@ -131,7 +127,6 @@ def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
-    """What came out."""
     facts = score_facts(record["scores"])
     if "auto" in record:
         facts.append(("kept", f"{record['method']}: {record['auto']}"))
@@ -162,7 +157,6 @@ def _working(record: Mapping[str, Any]) -> str:
 
 
 def run_row(record: Mapping[str, Any], folder: object) -> tuple[str, ...]:
-    """One of several runs in a line."""
     error = f"{record['scores']['error']:.2f} %" if record["scores"] else "-"
     sizes = record["cluster_sizes"]
     spread = f"{min(sizes)} to {max(sizes)}"

@@ -45,7 +45,6 @@ def load_npy(path: Path) -> Dataset:
 
 
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
-    """Samples and labels of an .npz archive; the keys are guessed where they are not given."""
     _check_magic(path, b"PK\x03\x04", ".npz")
     with damage_in_one_line(path), np.load(path, allow_pickle=False) as archive:
         headers = _npz_headers(path)
@@ -108,7 +107,6 @@ def load_mat(path: Path, *, labels: str | None = None, key: str | None = None) -
 def choose_keys(
     shapes: Mapping[str, tuple[int, ...]], path: Path, labels: str | None, key: str | None
 ) -> tuple[str, str | None]:
-    """Which array holds the samples and which the labels, if any."""
     listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "no arrays"
     for name in (key, labels):
         if name is not None and name not in shapes and name != NO_LABELS:

@@ -93,7 +93,6 @@ class Dataset:
 
     @property
     def n_classes(self) -> int | None:
-        """The number of distinct labels; None without labels."""
         return None if self.y is None else len(np.unique(self.y))
 
     def __repr__(self) -> str:

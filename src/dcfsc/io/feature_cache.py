@@ -26,7 +26,6 @@ SUFFIX = ".safetensors"
 
 
 def default_place() -> Path:
-    """The folder of cached features in the user's cache."""
     return cache_folder() / "features"
 
 

@@ -44,20 +44,17 @@ class StreamedImages(Streamed):
         return indices
 
     def take(self, indices: Sequence[int] | np.ndarray) -> StreamedImages:
-        """Some of the images."""
         part = StreamedImages(self.name, [self.sources[int(i)] for i in indices], self.reading)
         if self._pixels is not None:
             part._pixels, part._decoded = self._pixels[indices], self._decoded[indices]
         return part
 
     def in_memory(self) -> np.ndarray:
-        """All images as a plain array."""
         if self._pixels is None:
             return self[:]
         return self._kept(self._pixels, np.arange(len(self)))
 
     def digests(self, start: int, stop: int) -> list[bytes]:
-        """SHA-256 of the content of files start .. stop - 1."""
 
         def digest(source: ImageSource) -> bytes:
             with source.open() as file:

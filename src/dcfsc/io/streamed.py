@@ -90,7 +90,6 @@ class Streamed(ABC):
         return self._rows(indices.reshape(-1)).reshape(*indices.shape, *self.shape[1:])
 
     def is_checked(self, start: int, stop: int) -> bool:
-        """Whether rows start .. stop - 1 are known to be finite."""
         return self.checked.start <= start and stop <= self.checked.stop
 
     def chunks(self, rows: int) -> Iterator[np.ndarray]:
@@ -241,7 +240,6 @@ def stream_npy(path: Path) -> FileArray:
 
 
 def cache_folder() -> Path:
-    """The user's cache folder, whether it is there or not."""
     try:
         from platformdirs import user_cache_dir
     except ImportError:

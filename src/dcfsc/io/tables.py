@@ -58,7 +58,6 @@ def _dataset(
     labels: str | None,
     stream: Callable[[list[str]], ParquetRows] | None = None,
 ) -> Dataset:
-    """The data set in a table of n rows, whose columns ``read`` gives as an Arrow table."""
     label = label_column(columns, labels, path)
     features = [c for i, c in enumerate(columns) if i != label]
     notes = []

@@ -186,7 +186,6 @@ def _read(
 
 
 def _batches(layout: Layout, label: int | None, kind: Any) -> Iterator[Any]:
-    """The data rows as Arrow's record batches, with cells of a ``kind`` and the labels as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -256,7 +255,6 @@ def _refusal(layout: Layout, error: Exception) -> InputError:
 
 
 def _as_labels(values: list[str]) -> np.ndarray:
-    """Labels as integers where all of them are, else as text."""
     whole = all(re.fullmatch(r"[+-]?\d{1,15}(\.0*)?", v) for v in values)
     return np.array([int(float(v)) for v in values] if whole else values)
 

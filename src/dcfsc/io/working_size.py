@@ -92,5 +92,4 @@ class Reading:
         return left, top, left + w, top + h
 
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape of what is read of an image."""
         return self.size if self.gray else (3, *self.size)

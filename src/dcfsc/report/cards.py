@@ -20,7 +20,6 @@ EXAMPLES = 5
 
 
 def cards(present: Sequence[int], details: Details) -> Iterator[dict[str, Any]]:
-    """A card for each cluster; members are positions in ``details.shown``."""
     shown, confidence = details.shown, details.confidence
     profile = profiles(details, max(present) + 1)
     for k in present:
@@ -45,7 +44,6 @@ def cards(present: Sequence[int], details: Details) -> Iterator[dict[str, Any]]:
 
 
 def cluster_means(details: Details, n_clusters: int) -> np.ndarray:
-    """The mean of every feature in each cluster, (n_clusters, f), from those of the parts."""
     means = details.profile[:-2].astype(np.float64)
     counts = np.zeros((n_clusters, len(means)))
     np.add.at(counts, (details.labels, details.parts), 1.0)
@@ -71,7 +69,6 @@ def profiles(details: Details, n_clusters: int) -> list[list[dict[str, Any]]]:
 
 
 def hints(details: Details, clusters: Sequence[int]) -> dict[str, Any]:
-    """Clusters to merge and to split; empty where there are none."""
     merges, splits = merge_hints(details, clusters), split_hints(details, clusters)
     return {"merges": merges, "splits": splits} if merges or splits else {}
 

@@ -122,7 +122,6 @@ class Details:
 
     @property
     def confidence(self) -> np.ndarray:
-        """The probability (N,) of each sample's own cluster."""
         return self.probabilities[:, 0]
 
     @property

@@ -79,7 +79,6 @@ class LambdaPath:
 
     @classmethod
     def of(cls, rows: np.ndarray, lam: float | None) -> LambdaPath:
-        """The path from its rows (p, 3)."""
         grid, dof, error = rows.T
         used = None if lam is None else int(np.abs(np.log(grid / lam)).argmin())
         return cls(grid, dof, error, used)

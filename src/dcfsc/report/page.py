@@ -104,7 +104,6 @@ def render(
 
 
 def draw_page(template: str, **content: Any) -> str:
-    """A page from one of the templates beside this file."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     return environment().get_template(template).render(style=style, **content)
 
@@ -132,7 +131,6 @@ def environment() -> Any:
 
 
 def cluster_colors(n_clusters: int) -> list[str]:
-    """One color a cluster, as CSS writes it."""
     if n_clusters <= len(COLORS):
         return list(COLORS[:n_clusters])
     return [
@@ -221,7 +219,6 @@ def file_links(
 
 
 def sprites(details: Details) -> dict[str, Any] | None:
-    """The pictures as one image, and how to show it; None where there are none."""
     if not details.has_images:
         return None
     height, width = details.thumbnails.shape[1:3]

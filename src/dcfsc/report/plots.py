@@ -160,7 +160,6 @@ def plot_lambda_path(estimator_or_path: Any, ax: Any = None) -> Axes:
 
 
 def _axes(ax: Axes | None) -> Axes:
-    """The axes given, or those of a new pyplot figure."""
     if ax is not None:
         return ax
     try:
@@ -173,7 +172,6 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _affinity(subject: Any) -> Any:
-    """The affinity (N, N) of an estimator, or the matrix itself."""
     A = getattr(subject, "affinity_matrix_", subject)
     shape = getattr(A, "shape", None)
     if shape is None or len(shape) != 2 or shape[0] != shape[1]:

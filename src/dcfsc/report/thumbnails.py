@@ -151,7 +151,6 @@ def heat_map(values: np.ndarray, rgb: tuple[int, int, int] = HEAT) -> str:
 
 
 def _png(picture: PILImage, **options: Any) -> str:
-    """The picture as a data URI."""
     file = io.BytesIO()
     picture.save(file, "PNG", **options)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

@@ -81,7 +81,6 @@ def check_method(folder: Path, state: State, method: str, estimator: Any) -> Non
 
 
 def resuming(command: str | None, folder: Path) -> str:
-    """The command line that goes on with a run."""
     words = command or "dcfsc fit ..."
     if "--out" not in words:
         words += f" --out {folder}"

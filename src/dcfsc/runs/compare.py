@@ -138,7 +138,6 @@ def compared(runs: Sequence[Run], samples: Sequence[Samples], rows: np.ndarray) 
 
 
 def _side(run: Run, samples: Samples, rows: np.ndarray) -> Side:
-    """One run, judged on these rows."""
     record, confidence = run.record, samples.confidence[rows]
     representation = record.get("representation")
     stability = (record.get("stability") or {}).get(representation)

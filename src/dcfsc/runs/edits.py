@@ -59,7 +59,6 @@ class Edits:
 
     @property
     def clusters(self) -> list[int]:
-        """The numbers of the clusters that there are now."""
         return np.unique(self.place).tolist()
 
     @property
@@ -89,7 +88,6 @@ class Edits:
         return self if same else edits
 
     def undone(self) -> Edits:
-        """These edits without the last command."""
         if not self.commands:
             raise InputError("there is no edit to undo.")
         return replace(self, commands=self.commands[:-1])
@@ -223,7 +221,6 @@ def edit_run(
 
 
 def edited_labels(run: Run, edits: Edits) -> np.ndarray:
-    """The present clusters (N,) of a run's samples."""
     if edits.has_splits:
         return edits.place.ravel()[run.details().parts]
     return edits.place[run.labels, 0]

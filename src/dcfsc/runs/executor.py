@@ -120,7 +120,6 @@ class OneProcess:
         self._largest = largest
 
     def run(self, started: Started | None) -> Run | None:
-        """Prepare, fit and write."""
         return self._write(self._prepare(), started)
 
     def _prepare(self) -> Job:
@@ -306,12 +305,10 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
 
 
 def sources(request: RunRequest) -> set[Path]:
-    """The files and folders that a run reads."""
     return {*request.inputs, *(Path(path).absolute().parent for path in request.data.paths or ())}
 
 
 def _finished(folder: Path, record: dict[str, Any]) -> Run:
-    """The whole run in the folder, if it is the one that the record describes."""
     run = read_run(folder)
     fields = differences(run.record, record)
     if fields:
@@ -342,6 +339,5 @@ def room_for(data: Dataset, method: str, transformer: Any = None) -> int:
 
 
 def _set_known(step: Any, **options: Any) -> None:
-    """Set those of the options that the estimator has."""
     known = step.get_params(deep=False)
     step.set_params(**{name: value for name, value in options.items() if name in known})

@@ -58,7 +58,6 @@ class Samples:
 
     @property
     def names(self) -> list[str]:
-        """The name of each sample's cluster; its number where it has none."""
         titles = {k: self.edits.title(k) for k in self.edits.clusters}
         return [titles[k] for k in self.clusters.tolist()]
 
@@ -113,7 +112,6 @@ def export_run(
 
 
 def _with_files(samples: Samples, run: Run, to: str, data: Path | None) -> Samples:
-    """The samples with the files that may be read, where they are needed."""
     given = samples.given
     if given is None and to == "folders":
         raise InputError(
@@ -255,7 +253,6 @@ def _one_on_disk(name: str) -> str:
 
 
 def _short(name: str) -> str:
-    """A name that has room for a number."""
     raw = os.fsencode(name)
     if len(raw) <= LONGEST:
         return name
@@ -323,7 +320,6 @@ def _neighbors(details: Details, rows: slice) -> list[dict[str, list[float]]]:
 
 
 def _stored_thumbnails(details: Details) -> dict[int, bytes]:
-    """PNG bytes of the pictures that the run's details hold, by sample."""
     from PIL import Image
 
     pictures = {}

@@ -72,7 +72,6 @@ class Run:
 
     @property
     def directory(self) -> str:
-        """The folder that the paths of the samples start from."""
         return self.record["data"].get("directory") or ""
 
     def file(self, name: str) -> Path:
@@ -204,7 +203,6 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
-    """What the record has of ``FIELDS``, with the type that it should have."""
     for section, kinds in FIELDS.items():
         values = record.get(section) if section else record
         for name, value in values.items() if isinstance(values, dict) else ():

@@ -74,7 +74,6 @@ def state_of(folder: Path) -> State:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a training of ours saved itself to the file."""
     return not path.is_symlink() and (header_of(path) or {}).keys() >= FIELDS
 
 
@@ -99,7 +98,6 @@ def method_in(folder: Path) -> str | None:
 
 
 def files_named(record: dict[str, Any]) -> list[str]:
-    """The files that a record says its run has, beside itself and the labels."""
     return [name for key, name in (("model", MODEL), ("features", FEATURES)) if record.get(key)]
 
 

@@ -110,7 +110,6 @@ def _check_model(saved: Run) -> None:
 
 
 def _models(saved: Run, device: Any) -> tuple[Any, Any]:
-    """A run's transformer, None where it has none, and its estimator."""
     model = load_model(saved.file(MODEL), device=device)
     if not saved.record.get("features"):
         return None, model

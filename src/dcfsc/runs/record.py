@@ -33,7 +33,6 @@ CANDIDATES_KEPT = 10  # for the number of clusters, where it was not given
 def describe_run(
     request: RunRequest, estimator: Any, transformer: Any, suggestion: Suggestion | None
 ) -> dict[str, Any]:
-    """What a run is, before it is done."""
     params = estimator.get_params(deep=False)
     device = resolve_device(params.get("device", "cpu"))
     command = request.command
@@ -95,7 +94,6 @@ def reading_of(record: dict[str, Any]) -> Reading | None:
 
 
 def fingerprint(X: Any) -> str:
-    """What samples X (N, ...) are known by."""
     return f"{ALL}{digest_of(X):x}"
 
 
@@ -119,7 +117,6 @@ def _identity(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_result(data: Dataset, estimator: Any) -> dict[str, Any]:
-    """What came out of a run."""
     sizes = np.bincount(estimator.labels_, minlength=estimator.n_clusters_)
     fitted = vars(estimator)
     result = {

@@ -19,7 +19,6 @@ from .outputs import output_of
 def draw(
     run: Run, output: Output, details: Details | None = None, absolute_paths: bool = False
 ) -> None:
-    """Write the page of a run, from its saved files or from other ``details``."""
     edits = read_edits(run)
     present = edited_details(run.details() if details is None else details, edits)
     if absolute_paths and not len(present.files):
@@ -31,7 +30,6 @@ def draw(
 
 
 def page_of(run: Run, target: Path | None = None, **options: Any) -> Output:
-    """Where the page of a run goes: to ``target``, or in place of the run's own page."""
     return output_of(run.folder, target or run.folder / REPORT, asks=target is not None, **options)
 
 

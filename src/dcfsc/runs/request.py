@@ -46,11 +46,9 @@ class RunRequest:
         object.__setattr__(self, "given", MappingProxyType(given))
 
     def with_options(self, **options: Any) -> RunRequest:
-        """The same request with other values of some options."""
         return replace(self, options={**self.options, **options})
 
     def seeded(self) -> RunRequest:
-        """The same request with a seed, drawn where none was given."""
         if "random_state" in self.given:
             return self
         return self.with_options(random_state=int(np.random.SeedSequence().generate_state(1)[0]))

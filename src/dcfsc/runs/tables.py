@@ -43,7 +43,6 @@ def write_samples(
 
 
 def certainty_columns(confidence: np.ndarray, next_best: np.ndarray) -> Columns:
-    """The columns that say how sure the labels are."""
     return {
         "confidence": (f"{value:.4f}" for value in confidence),
         "next_best": next_best.tolist(),
@@ -51,7 +50,6 @@ def certainty_columns(confidence: np.ndarray, next_best: np.ndarray) -> Columns:
 
 
 def write_table(path: Path, columns: Columns) -> None:
-    """A header with the names of the columns, and their values row by row."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         plain = csv.writer(file, lineterminator="\n")
         quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -68,5 +66,4 @@ def no_formula(text: str) -> str:
 
 
 def formula_removed(text: str) -> str:
-    """The text that :func:`no_formula` was given."""
     return _MARKED.sub(r"\1", text)

@@ -24,7 +24,6 @@ SHOWN = 3
 
 
 def remember(record: Path) -> None:
-    """Keep in mind that the run of this record was made here."""
     with suppress(OSError, RuntimeError):  # a home that takes no files, or none at all
         mark = _mark(record)
         mark.parent.mkdir(parents=True, exist_ok=True)
