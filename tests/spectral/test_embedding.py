@@ -375,15 +375,15 @@ def test_strays_at_their_bounds(sizes, isolated, k, expected):
 
 def test_the_coarse_tolerance_begins_beyond_its_number(caplog):
     with caplog.at_level(logging.INFO, logger="dcfsc"):
-        assert embedding._check_tol("auto", 50_000) == 1e-8
+        assert embedding._tolerance("auto", 50_000) == 1e-8
         assert not caplog.records
-        assert embedding._check_tol("auto", 50_001) == 1e-6
+        assert embedding._tolerance("auto", 50_001) == 1e-6
         assert len(caplog.records) == 1
-    assert embedding._check_tol(0.0, 5) == 1e-12
-    assert embedding._check_tol(0.5, 5) == 0.5
+    assert embedding._tolerance(0.0, 5) == 1e-12
+    assert embedding._tolerance(0.5, 5) == 0.5
     for bad in (1.0, -1e-9, "fine"):
-        with pytest.raises(InputError, match="tol is"):
-            embedding._check_tol(bad, 5)
+        with pytest.raises(InputError, match=r"^tol="):
+            embedding._tolerance(bad, 5)
 
 
 @pytest.mark.parametrize("kept", [2, 3, 6])

@@ -25,8 +25,8 @@ from dcfsc.training import (
     train_dsc,
 )
 from dcfsc.training.chunked import chunk_slices, evaluation_chunk
-from dcfsc.training.lam import energy
 from dcfsc.training.loop import _Batches, check_finite, reconstruction_gradient
+from dcfsc.training.loss import energy
 from dcfsc.training.norms import ExactNorms, sum_gradients
 
 

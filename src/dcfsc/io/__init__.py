@@ -4,9 +4,8 @@ Whatever reads a file of samples lives here, and returns arrays.
 """
 
 from dcfsc.io.dataset import Dataset
-from dcfsc.io.finite import check_finite, unmasked
 from dcfsc.io.loading import load
-from dcfsc.io.streamed import Streamed
+from dcfsc.io.streamed import Streamed, check_finite, unmasked
 from dcfsc.io.subspaces import synthetic
 
 __all__ = ["Dataset", "Streamed", "check_finite", "load", "synthetic", "unmasked"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, reason, writable
-from dcfsc.io.finite import unmasked
 from dcfsc.io.images import Reading
+from dcfsc.io.streamed import unmasked
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
 HARMLESS_BYTES = 1 << 26  # however small its file

@@ -5,7 +5,7 @@ Exact, filtered in half precision, approximate, or with the rows divided among p
 
 from .approximate import approximately_largest_inner_products, recall
 from .exact import largest_inner_products
-from .rows import unit_rows
+from .rows import larger_of_both, unit_rows
 from .sharded import (
     among_in_order,
     in_order,
@@ -13,7 +13,6 @@ from .sharded import (
     largest_inner_products_of_all,
     scan_among,
 )
-from .views import larger_of_both
 
 __all__ = [
     "among_in_order",

@@ -5,7 +5,7 @@ affinities, files or scikit-learn's estimators.
 """
 
 from .closed_form import ClosedForm
-from .cosine import CosineForm
+from .cosine import CosineForm, MirroredCosineForm
 from .dense import dense_self_expression
 from .effective_dof import LambdaPath, choose_lam, effective_dof, lam_for_dof, target_dof
 from .elastic_net import elastic_net_self_expression
@@ -21,10 +21,8 @@ from .low_rank import (
     low_rank_subspace,
 )
 from .matching_pursuit import orthogonal_matching_pursuit
-from .mirrored import MirroredCosineForm
-from .operator import Coding, InnerProducts, Operator, RankedByCosine
+from .operator import Coding, InnerProducts, Operator, RankedByCosine, Solution
 from .sample_form import SampleForm
-from .solution import Solution
 from .solve import solve, solve_for_dof
 from .sparse import sparse_self_expression
 

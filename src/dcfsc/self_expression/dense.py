@@ -14,7 +14,7 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from .explicit import ExplicitCoefficients
-from .solution import Solution
+from .operator import Solution
 from .sparse import check_matrix, check_positive
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from dcfsc.errors import InputError
 
 from .explicit import SparseCoefficients
-from .solution import Solution
+from .operator import Solution
 from .sparse import check_matrix, check_positive, peak_correlations
 
 START, GROWTH = 64, 32  # samples that a code starts from, and that may join in a round

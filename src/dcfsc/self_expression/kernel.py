@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 
-from .solution import Solution
+from .operator import Solution
 from .sparse import check_matrix, check_positive, least_positive, off_diagonal_peaks, uncoded
 from .sparse_admm import HatFactor, LassoProgram
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from dcfsc.errors import unknown_name
 
 from .explicit import ExplicitCoefficients
-from .solution import Solution
+from .operator import Solution
 from .sparse import check_matrix, check_positive
 
 ErrorNorm = Literal["l21", "l1"]

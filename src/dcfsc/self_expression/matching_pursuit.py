@@ -13,7 +13,7 @@ from torch import Tensor
 from dcfsc.errors import InputError
 
 from .explicit import SparseCoefficients
-from .solution import Solution
+from .operator import Solution
 from .sparse import check_matrix, check_positive
 
 BLOCK = 1024  # samples coded at a time

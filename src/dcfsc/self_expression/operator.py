@@ -2,13 +2,15 @@
 
 Every operator is an :class:`Operator`. Some rank neighbors by cosine (:class:`RankedByCosine`),
 some also search them approximately (:class:`InnerProducts`), and some code unseen samples
-(:class:`Coding`). An operator that lacks something does not have the method.
+(:class:`Coding`). An operator that lacks something does not have the method. Solvers return theirs
+in a :class:`Solution`.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -131,3 +133,37 @@ class Coding(Protocol):
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k entries of largest magnitude in each row of :meth:`code`: values, indices."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients, and how their computation ended.
+
+    Attributes
+    ----------
+    operator : Operator
+        The coefficients C: Z ~ C Z.
+    n_iter : int
+        Iterations made; 0 or 1 for a closed form.
+    residual : float
+        What the stopping rule compared last with its tolerance.
+    converged : bool
+        Whether the stopping rule was met.
+    objective : float or None
+        The problem's value at the solution, where it is computed.
+    clean, error : Tensor (N, d) or None
+        Where the problem separates them: the samples that C expresses, and their gross errors.
+    """
+
+    operator: Operator
+    n_iter: int = 1
+    residual: float = 0.0
+    converged: bool = True
+    objective: float | None = None
+    clean: Tensor | None = None
+    error: Tensor | None = None
+
+    @property
+    def coefficients(self) -> Tensor | sp.csr_array:
+        """C (N, N), as a tensor or where it is sparse as a SciPy array."""
+        return self.operator.matrix()

@@ -14,7 +14,7 @@ from torch import Tensor
 from dcfsc.errors import InputError
 
 from .explicit import ExplicitCoefficients
-from .solution import Solution
+from .operator import Solution
 from .sparse_admm import HatFactor, LassoProgram, OutlierProgram
 
 # Correlations scanned at a time.

@@ -20,7 +20,7 @@ from torch import Tensor
 from dcfsc.errors import InputError
 
 from .explicit import ExplicitCoefficients
-from .solution import Solution
+from .operator import Solution
 
 # Below this share of non-zeros, adding up rows beats a dense product on a CPU.
 _SPARSE = 0.1

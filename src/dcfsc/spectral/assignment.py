@@ -9,6 +9,7 @@ import scipy.linalg
 import torch
 
 from dcfsc.errors import InputError, unknown_name
+from dcfsc.parameters import whole
 from dcfsc.spectral.embedding import Embedding, Seed, random_from
 from dcfsc.spectral.kmeans import kmeans
 
@@ -69,8 +70,8 @@ def assign(
         raise unknown_name("row scaling", rows, ROWS)
     if method in ("discretize", "filtered") and rows != "auto":
         raise InputError(f"rows={rows!r} does not apply to {method}, which scales rows itself.")
-    _check_count("n_init", n_init)
-    _check_count("n_restarts", n_restarts)
+    whole(1).check("n_init", n_init)
+    whole(1).check("n_restarts", n_restarts)
     K = _check_clusters(n_clusters, embedding, method)
     random = random_from(random_state)
 
@@ -236,14 +237,9 @@ def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:
     return rank[inverse]
 
 
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}; give an integer of at least 1.")
-
-
-def _check_clusters(n_clusters: object, embedding: Embedding, method: str) -> int:
-    _check_count("n_clusters", n_clusters)
-    K = int(n_clusters)  # type: ignore[call-overload]
+def _check_clusters(n_clusters: int, embedding: Embedding, method: str) -> int:
+    whole(1).check("n_clusters", n_clusters)
+    K = int(n_clusters)
     n, k = embedding.vectors.shape
     if n < K:
         raise InputError(f"n_clusters is {K} but there are only {n} points.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from torch import Tensor
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.graphs import Affinity, Graph, NormalizedAffinity, read_affinity
 from dcfsc.graphs.graph import check_range
+from dcfsc.parameters import real, whole
 from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, components, residual
 
 logger = logging.getLogger("dcfsc")
@@ -123,18 +123,21 @@ def embed(
     """
     if solver != "auto" and solver not in SOLVERS:
         raise unknown_name("solver", solver, ["auto", *SOLVERS])
-    share = _check_share(regularization)
+    if regularization != "auto":
+        real(0.0).check("regularization", regularization)
     graph = read_affinity(affinity, device)
     check_range(0.0, float(graph.degrees.max()))
-    tol = _check_tol(tol, graph.n)
-    k = _check_components(n_components, graph.n)
+    tol = _tolerance(tol, graph.n)
+    whole(1, graph.n).check("n_components", n_components)
+    k = int(n_components)
     # Drawn before anything else, so that a seed leaves the stream at the same place whatever
     # solver runs: what is drawn next (the assignment's start) does not depend on the solver.
     start = random_from(random_state).uniform(-1.0, 1.0, graph.n)
 
     isolated = graph.degrees == 0
     component = graph.components
-    keep, share, left = _regularize(component, isolated, n_clusters or k, share)
+    given = None if regularization == "auto" else float(regularization)
+    keep, share, left = _regularize(component, isolated, n_clusters or k, given)
     kept = graph.subgraph(keep)
     tau = share * float(kept.degrees.mean())
     S = kept.normalized(tau)
@@ -193,34 +196,13 @@ def random_from(random_state: Seed) -> np.random.RandomState:
         ) from None
 
 
-def _check_share(regularization: object) -> float | None:
-    if isinstance(regularization, str) and regularization == "auto":
-        return None
-    if isinstance(regularization, int | float | np.number) and 0 <= regularization < math.inf:
-        return float(regularization)
-    raise InputError(
-        f"regularization is {regularization!r}; give 'auto' or a share of the mean degree >= 0."
-    )
-
-
-def _check_tol(tol: object, n: int) -> float:
-    if isinstance(tol, str) and tol == "auto":
-        if n > LARGE:
-            logger.info("eigenvectors of %d points to a residual of %.0e", n, AUTO_TOL_LARGE)
-        return AUTO_TOL if n <= LARGE else AUTO_TOL_LARGE
-    if isinstance(tol, int | float | np.number) and 0 <= tol < 1:
+def _tolerance(tol: float | Literal["auto"], n: int) -> float:
+    if tol != "auto":
+        real(0.0, 0.99).check("tol", tol)
         return max(float(tol), ATTAINABLE)
-    raise InputError(f"tol is {tol!r}; give 'auto' or a number in [0, 1).")
-
-
-def _check_components(n_components: object, n: int) -> int:
-    if not isinstance(n_components, int | np.integer) or isinstance(n_components, bool):
-        raise InputError(f"n_components is {n_components!r}; give an integer.")
-    if not 1 <= n_components <= n:
-        raise InputError(
-            f"n_components is {n_components}; it must be from 1 to {n}, the number of points."
-        )
-    return int(n_components)
+    if n > LARGE:
+        logger.info("eigenvectors of %d points to a residual of %.0e", n, AUTO_TOL_LARGE)
+    return AUTO_TOL if n <= LARGE else AUTO_TOL_LARGE
 
 
 def _regularize(

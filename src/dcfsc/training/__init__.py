@@ -7,9 +7,8 @@ from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs, calibrate_batch_norm, encode, evaluation_chunk
 from .dsc import DSCLoss, train_dsc
 from .history import Callback, History
-from .lam import Absolute, LamRule, ShareOfEnergy
 from .loop import forward, pretrain, train
-from .loss import LossTerm, Pass, reconstruction_error
+from .loss import Absolute, LamRule, LossTerm, Pass, ShareOfEnergy, reconstruction_error
 from .precision import check_compilable, check_precision
 
 __all__ = [

@@ -23,8 +23,7 @@ from torch import Tensor
 from dcfsc import processes
 from dcfsc.self_expression import solve
 
-from .lam import LamRule
-from .loss import Figures, LossTerm, Pass, reconstruction_error
+from .loss import Figures, LamRule, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import network_context, prepare
 

@@ -17,8 +17,7 @@ from dcfsc.self_expression import ClosedForm, solve
 from .checkpoint import Checkpoint
 from .chunked import ChunkedStep, Inputs
 from .history import History
-from .lam import LamRule
-from .loss import Figures, LossTerm, Pass, reconstruction_error
+from .loss import Figures, LamRule, LossTerm, Pass, reconstruction_error
 from .norms import ExactNorms, sum_gradients
 from .precision import (
     Compiled,
