@@ -15,7 +15,6 @@ from dcfsc.spectral.kmeans import kmeans
 
 METHODS = ("filtered", "kmeans", "cluster_qr", "discretize")
 STARTS = 10  # of k-means
-ROWS = ("auto", "unit", "random_walk", "plain")
 
 # A row this short holds rounding errors only (an eigenvector's entries are about N^-1/2).
 ZERO_ROW = 1e-13
@@ -28,10 +27,8 @@ def assign(
     n_clusters: int,
     *,
     method: str = "kmeans",
-    rows: str = "auto",
     random_state: Seed = None,
     n_init: int = STARTS,
-    n_restarts: int = 1,
     device: str | torch.device | None = None,
     grouped: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -50,15 +47,12 @@ def assign(
       of k-means is improved by splitting clusters and joining others as long as that pays
       (:mod:`dcfsc.spectral.exchange`).
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
-      the scaling of scikit-learn's `SpectralClustering`; ``n_restarts`` random first rotations,
-      the best objective wins. The default 1 is the protocol behind published numbers.
-    - "cluster_qr": rotation from a pivoted QR factorization (Damle, Minden and Ying 2019); no
+      the scaling of scikit-learn's `SpectralClustering`, from one random first rotation: the
+      protocol behind published numbers.
+    - "cluster_qr": rotation from a pivoted QR factorization of V (Damle, Minden and Ying 2019); no
       randomness.
 
-    ``rows`` is what k-means and cluster_qr look at: "unit" (rows of V at length 1),
-    "random_walk" (D^-1/2 V, scikit-learn's choice), "plain" (V); "auto" is "unit" for k-means
-    and "plain" for cluster_qr. "filtered" has rows of length 1 and "discretize" its own scaling;
-    both take "auto" only. ``grouped`` are the rows by `grouped_rows`, if they are known.
+    ``grouped`` are the rows that k-means groups (`grouped_rows`), if they are known.
 
     Points set aside by the embedding (isolated or stray) and points with a zero row carry no
     evidence and join the largest cluster. If the rows hold fewer distinct groups than
@@ -66,26 +60,21 @@ def assign(
     """
     if method not in METHODS:
         raise unknown_name("assignment method", method, METHODS)
-    if rows not in ROWS:
-        raise unknown_name("row scaling", rows, ROWS)
-    if method in ("discretize", "filtered") and rows != "auto":
-        raise InputError(f"rows={rows!r} does not apply to {method}, which scales rows itself.")
     whole(1).check("n_init", n_init)
-    whole(1).check("n_restarts", n_restarts)
     K = _check_clusters(n_clusters, embedding, method)
     random = random_from(random_state)
 
-    known = rows == "auto" and method in ("kmeans", "filtered")
-    V = grouped if known and grouped is not None else _rows(embedding, K, method, rows)
+    by_kmeans = method in ("kmeans", "filtered")
+    V = grouped if by_kmeans and grouped is not None else _rows(embedding, K, method)
     evident = ~embedding.set_aside & (_lengths(embedding.vectors) > ZERO_ROW)
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
-    elif method in ("kmeans", "filtered"):
+    elif by_kmeans:
         seen = torch.from_numpy(V if evident.all() else V[evident]).to(device)
         labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
-        labels = discretize(V[evident], random, n_restarts)
+        labels = discretize(V[evident], random)
     else:
         labels = cluster_qr(V[evident])
     return _complete(labels, evident, K)
@@ -96,21 +85,16 @@ def default_components(assign: str, n_clusters: int, n: int = 0) -> int:
     return max(n_clusters, min(2 * n_clusters, n)) if assign == "filtered" else n_clusters
 
 
-def discretize(V: np.ndarray, random: np.random.RandomState, n_restarts: int = 1) -> np.ndarray:
+def discretize(V: np.ndarray, random: np.random.RandomState) -> np.ndarray:
     """min over partitions X* and rotations R of |X* - Xr R|^2, Xr the rows of V at length 1.
 
     V is (N, K) with columns of equal length and no zero rows; X* (N, K) has one 1 a row. The two
     unknowns alternate: X* takes each row's largest entry of Xr R; R is the polar factor of
-    Xr' X*. Each restart begins at one random row and adds rows as orthogonal to those before as
-    can be found. Reference: S. X. Yu and J. Shi, "Multiclass spectral clustering", ICCV 2003.
+    Xr' X*. It begins at one random row and adds rows as orthogonal to those before as can be
+    found. Reference: S. X. Yu and J. Shi, "Multiclass spectral clustering", ICCV 2003.
     """
     Xr = V / np.linalg.norm(V, axis=1, keepdims=True)
-    best, best_agreement = np.zeros(len(V), dtype=np.int64), -np.inf
-    for _ in range(n_restarts):
-        labels, agreement = _alternate(Xr, _spread_rows(Xr, random.randint(len(Xr))))
-        if agreement > best_agreement:
-            best, best_agreement = labels, agreement
-    return best
+    return _alternate(Xr, _spread_rows(Xr, random.randint(len(Xr))))[0]
 
 
 def cluster_qr(V: np.ndarray) -> np.ndarray:
@@ -171,21 +155,16 @@ def _lengths(V: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("ij,ij->i", V, V))
 
 
-def _rows(embedding: Embedding, K: int, method: str, rows: str) -> np.ndarray:
-    """The matrix whose rows are grouped; see ``rows`` in `assign`."""
+def _rows(embedding: Embedding, K: int, method: str) -> np.ndarray:
+    """The matrix whose rows are grouped."""
     if method == "discretize":
         # scikit-learn hands over D^-1/2 V and gives its columns one length. The division by
         # the degrees cancels in the rows' directions, but not in the columns' lengths.
         V = embedding.random_walk_vectors()[:, :K]
         return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
-    if method == "filtered":
-        return filtered_rows(embedding, K)
-    V = embedding.vectors if method == "kmeans" else embedding.vectors[:, :K]
-    if rows == "random_walk":
-        V = embedding.random_walk_vectors()[:, : V.shape[1]]
-    if rows == "unit" or (rows == "auto" and method == "kmeans"):
-        V = unit_length(V)
-    return V
+    if method == "cluster_qr":
+        return embedding.vectors[:, :K]
+    return grouped_rows(embedding, K, method)
 
 
 def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
