@@ -175,7 +175,7 @@ def test_a_record_without_clusters_is_one_line(run):
     record = json.loads((run / "run.json").read_text())
     del record["n_clusters"]
     (run / "run.json").write_text(json.dumps(record))
-    refused(lambda: read_run(run), "is damaged: it lacks")
+    refused(lambda: read_run(run), "is damaged in 'n_clusters'")
 
 
 def test_a_name_that_is_no_text_is_escaped_on_the_page(run, whole, tmp_path):

@@ -302,7 +302,7 @@ def test_numbers_of_clusters_that_cannot_be(data: Dataset, tmp_path: Path, n_clu
         ("run.json", '{"dcfsc_run": 1, "data": {}}', "no longer read; fit again"),
         ("run.json", '{"dcfsc_run": 4, "data": {}}', "Upgrade dcfsc"),
         ("labels.csv", None, "cannot read"),
-        ("labels.csv", "index,label\n0,1\n", "has 1 rows, but the run had 90"),
+        ("labels.csv", "index,label\n0,1\n", "has 1 labels where the run has 90, from 0 to"),
         ("labels.csv", "index,label\n0,\n", "damaged"),
         ("labels.csv", "index\n0\n", "damaged"),
         ("model.safetensors", None, "lost its model"),

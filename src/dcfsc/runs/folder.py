@@ -120,16 +120,11 @@ def read_run(run: str | os.PathLike[str]) -> Run:
         raise InputError(f"{folder} is not the folder of a run: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
     labels = _read_labels(folder / LABELS)
-    if len(labels) != record["data"]["n"]:
+    n, clusters = record["data"]["n"], record["n_clusters"]
+    if len(labels) != n or not 0 <= labels.min() <= labels.max() < clusters:
         raise InputError(
-            f"{folder / LABELS} has {len(labels)} rows, but the run had {record['data']['n']} "
-            f"samples; the file is damaged; {AGAIN}."
-        )
-    clusters = record.get("n_clusters", 1 + int(labels.max(initial=0)))
-    if len(labels) and not 0 <= labels.min() <= labels.max() < clusters:
-        raise InputError(
-            f"{folder / LABELS} has labels outside 0 to {clusters - 1}; the file is damaged; "
-            f"{AGAIN}."
+            f"{folder / LABELS} has {len(labels)} labels where the run has {n}, from 0 to "
+            f"{clusters - 1}; the file is damaged; {AGAIN}."
         )
     for name in files_named(record):
         if not (folder / name).is_file():
@@ -169,11 +164,9 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path)
         written = int(record["dcfsc_run"])
-        needed = {"method", "parameters", "model", "n_clusters"}
-        complete = needed <= record.keys() and {"n", "name"} <= record["data"].keys()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise InputError(f"{path} is damaged or not written by dcfsc; {AGAIN}.") from None
     if written < OLDEST:
         raise InputError(
@@ -187,28 +180,25 @@ def _read_record(path: Path) -> dict[str, Any]:
         )
     if written < FORMAT:
         record = {RENAMED.get(name, name): value for name, value in record.items()}
-    if not complete:
-        raise InputError(f"{path} is damaged: it lacks the method or the data; {AGAIN}.")
-    n, clusters = record["data"]["n"], record.get("n_clusters", 1)
-    counts = all(isinstance(v, int) and not isinstance(v, bool) for v in (n, clusters))
-    if not counts or not 1 <= clusters <= n or not isinstance(record["method"], str):
-        raise InputError(
-            f"{path} is damaged: {str(clusters)[:20]} clusters of {str(n)[:20]} samples by the "
-            f"method {str(record['method'])[:20]!r} are not a valid run; {AGAIN}."
-        )
-    wrong = [name for name, value, kind in _fields(record) if not _is(value, kind)]
-    if wrong:
-        raise InputError(f"{path} is damaged in {wrong[0][:80]!r}; {AGAIN}.")
+    if wrong := next(_wrong_fields(record), None):
+        raise InputError(f"{path} is damaged in {wrong[:80]!r}; {AGAIN}.")
     return record
 
 
-def _fields(record: dict[str, Any]) -> Iterator[tuple[str, Any, type]]:
+def _wrong_fields(record: dict[str, Any]) -> Iterator[str]:
+    """Fields of another type than ``FIELDS`` says, missing ones, and impossible counts."""
     for section, kinds in FIELDS.items():
         values = record.get(section) if section else record
         for name, value in values.items() if isinstance(values, dict) else ():
             for kind, names in kinds.items():
-                if value is not None and (names == "*" or name in names.split()):
-                    yield name, value, kind
+                known = value is not None and (names == "*" or name in names.split())
+                if known and not _is(value, kind):
+                    yield name
+    data = record.get("data") or {}
+    yield from {"method", "parameters", "model", "n_clusters"} - record.keys()
+    yield from {"n", "name"} - data.keys()
+    if record["method"] is None or not 1 <= (record["n_clusters"] or 0) <= (data["n"] or 0):
+        yield "n_clusters"
 
 
 def _is(value: Any, kind: type) -> bool:
