@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc.report.charts import FRAME, Axis, spaced
-from dcfsc.report.drawing import Blocks, Spectrum
+from dcfsc.report.drawing import Blocks
 from dcfsc.report.page import environment
 
 WIDTH, HEIGHT = FRAME["width"], FRAME["height"]
@@ -102,11 +102,11 @@ def test_histogram_counts_every_sample() -> None:
 
 def test_spectrum_shows_each_value_and_the_gap() -> None:
     values = np.array([1.0, 0.95, 0.9, 0.3, 0.2])
-    tree = drawn("spectrum", Spectrum(values, 3, 3))
+    tree = drawn("spectrum", values.tolist(), 3, 3)
     assert len(list(tree.iter("circle"))) == 5
     assert len([n for n in tree.iter("rect") if n.get("class") == "band"]) == 1
     assert "K = 3" in texts(tree)
-    none = drawn("spectrum", Spectrum(values, 3))
+    none = drawn("spectrum", values.tolist(), 3)
     assert not list(none.iter("rect"))
 
 

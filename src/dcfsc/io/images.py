@@ -280,8 +280,8 @@ def check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
     return h, w
 
 
-def resize(X: Any, size: tuple[int, int] | None, name: str) -> Any:
-    """Bicubic resize of (n, h, w) or (n, c, h, w) to ``size``; uint8 stays uint8."""
+def resize(X: Any, size: tuple[int, int] | None, name: str, resampling: Any = None) -> Any:
+    """Resize (n, h, w) or (n, c, h, w) to ``size``, bicubic by default; uint8 stays uint8."""
     size = check_size(size)
     if size is None or X.shape[-2:] == size:
         return X
@@ -298,7 +298,7 @@ def resize(X: Any, size: tuple[int, int] | None, name: str) -> Any:
     out = np.empty((len(planes), *size), kind)
     for i, plane in enumerate(planes):
         picture = Image.fromarray(np.ascontiguousarray(plane, dtype=kind))
-        out[i] = np.asarray(picture.resize(size[::-1], Image.Resampling.BICUBIC))
+        out[i] = np.asarray(picture.resize(size[::-1], resampling or Image.Resampling.BICUBIC))
     return out.reshape(*X.shape[:-2], *size)
 
 

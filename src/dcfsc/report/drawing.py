@@ -57,15 +57,6 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Eigenvalues (m,) in descending order, the K asked for and the one that was suggested."""
-
-    values: np.ndarray
-    asked: int | None = None
-    suggested: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class LambdaPath:
     """Effective degrees of freedom and leave-one-out errors along lam, all (p,).
 

@@ -16,7 +16,7 @@ from dcfsc.errors import InputError, reason, without_folders
 from dcfsc.report import charts, sections
 from dcfsc.report.cards import cards, hints
 from dcfsc.report.details import Details
-from dcfsc.report.drawing import Blocks, LambdaPath, Spectrum, curves
+from dcfsc.report.drawing import Blocks, LambdaPath, curves
 from dcfsc.report.thumbnails import sprite_sheet
 
 HERE = Path(__file__).parent
@@ -89,7 +89,8 @@ def render(
         hints=hints(details, present),
         truth=sections.truth(details, present, titles),
         blocks=Blocks(details.blocks.astype(np.float64), sizes),
-        spectrum=Spectrum(details.eigenvalues, record["n_clusters"], suggestion.get("k")),
+        eigenvalues=details.eigenvalues,
+        suggested=suggestion.get("k"),
         path=path,
         losses={phase: rows for phase, rows in losses.items() if rows.shape[1] > 1},
         command=without_folders(record.get("command") or ""),

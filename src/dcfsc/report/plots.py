@@ -62,12 +62,12 @@ def plot_spectrum(estimator_or_values: Any, n_clusters: int | None = None, ax: A
     n_clusters : int or None
         The K to mark; None is the estimator's or the suggestion's.
     """
-    spectrum = _spectrum(estimator_or_values, n_clusters)
+    values, K = _spectrum(estimator_or_values, n_clusters)
     ax = _axes(ax)
-    rank = np.arange(1, len(spectrum.values) + 1)
-    ax.plot(rank, spectrum.values, "o", markersize=4, color="tab:gray")
-    if (K := spectrum.asked) is not None:
-        ax.plot(rank[:K], spectrum.values[:K], "o", markersize=4, color="tab:blue")
+    rank = np.arange(1, len(values) + 1)
+    ax.plot(rank, values, "o", markersize=4, color="tab:gray")
+    if K is not None:
+        ax.plot(rank[:K], values[:K], "o", markersize=4, color="tab:blue")
         ax.axvline(K + 0.5, color="tab:blue", linewidth=0.8, linestyle="--")
         place = ("data", "axes fraction")
         ax.annotate(f"K = {K}", (K + 0.5, 1.0), (4, -10), place, "offset points")
@@ -183,7 +183,7 @@ def _affinity(subject: Any) -> Any:
     return sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
 
 
-def _spectrum(subject: Any, n_clusters: int | None) -> drawing.Spectrum:
+def _spectrum(subject: Any, n_clusters: int | None) -> tuple[np.ndarray, int | None]:
     """The eigenvalues of an estimator or a suggestion, or those given, and the K to mark."""
     if hasattr(subject, "spectrum"):
         values, asked = subject.spectrum(), getattr(subject, "n_clusters_", None)
@@ -194,7 +194,7 @@ def _spectrum(subject: Any, n_clusters: int | None) -> drawing.Spectrum:
     values = np.asarray(values)
     if values.ndim != 1 or not len(values):
         raise InputError(f"plot_spectrum needs eigenvalues (k,); got shape {values.shape}.")
-    return drawing.Spectrum(values, asked if n_clusters is None else n_clusters)
+    return values, asked if n_clusters is None else n_clusters
 
 
 def _codes(labels: Any, n: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.io.images import GRAY_MODES, ImageSource, Reading, decoding, read_image
+from dcfsc.io.images import GRAY_MODES, ImageSource, Reading, decoding, read_image, resize
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -102,16 +102,9 @@ def _small(pictures: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Pictures (n, h, w) or (n, c, h, w) as (n, 1 or 3, *shape), bytes if they were bytes."""
     planes = pictures[:, None] if pictures.ndim == 3 else pictures
     planes = planes[:, :1] if planes.shape[1] == 1 else planes[:, :3]
-    kind = np.uint8 if planes.dtype == np.uint8 else np.float32
-    if planes.shape[2:] == shape:
-        return planes.astype(kind)
     from PIL import Image
 
-    small = np.empty((*planes.shape[:2], *shape), kind)
-    for at in np.ndindex(planes.shape[:2]):
-        plane = Image.fromarray(np.ascontiguousarray(planes[at], kind))
-        small[at] = plane.resize((shape[1], shape[0]), Image.Resampling.LANCZOS)
-    return small
+    return resize(planes, shape, "pictures", Image.Resampling.LANCZOS)
 
 
 def _channels(shape: tuple[int, ...]) -> int:
