@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +73,7 @@ class PeakMemory:
             # Where that is not allowed, the peak is that of the process's life: an upper bound.
             with contextlib.suppress(OSError):
                 Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-            self.before = _status("VmRSS") or peak_resident()
+            self.before = _status("VmRSS")
         self.peak = self.before
         return self
 
@@ -92,23 +91,13 @@ class PeakMemory:
 
 
 def peak_resident() -> int:
-    """Bytes; of the process's life where it cannot be reset, 0 where the system tells nothing."""
-    peak = _status("VmHWM")
-    if peak is not None:
-        return peak
+    return _status("VmHWM")
+
+
+def _status(field: str) -> int:
+    """Bytes that Linux tells of the process; 0 elsewhere."""
     try:
-        import resource  # not on every system
-    except ImportError:
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+    except OSError:
         return 0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _status(field: str) -> int | None:
-    try:
-        for line in _STATUS.read_text(encoding="ascii").splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
+    return next((1024 * int(x.split()[1]) for x in lines if x.startswith(f"{field}:")), 0)
