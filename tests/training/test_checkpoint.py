@@ -17,7 +17,7 @@ from dcfsc.errors import InputError
 from dcfsc.networks import ConvSpec
 from dcfsc.training import Checkpoint, History
 from dcfsc.training import checkpoint as module
-from dcfsc.training.checkpoint import fingerprint
+from dcfsc.training.checkpoint import State, fingerprint
 
 
 class Stop(Exception):
@@ -132,7 +132,7 @@ def saved(file, every=0.0, step=4):
     checkpoint.notes = {"share": 0.125}
     generator = torch.Generator().manual_seed(9)
     torch.rand(3, generator=generator)
-    checkpoint.after_step("train", step, network, optimizer, history, generator=generator)
+    checkpoint.after_step("train", step, State(network, optimizer, history, generator))
     return network, optimizer, history, generator
 
 
@@ -150,9 +150,9 @@ def test_everything_is_put_back_into_fresh_objects(tmp_path):
     other = torch.nn.Linear(3, 2)
     others = torch.optim.Adam(other.parameters(), lr=0.1)
     fresh, rows = torch.Generator(), History()
-    assert read.resume("pretrain", other, others, rows) == 0
+    assert read.resume("pretrain", State(other, others, rows)) == 0
     assert rows == []
-    assert read.resume("train", other, others, rows, generator=fresh) == 4
+    assert read.resume("train", State(other, others, rows, fresh)) == 4
     assert rows == history
     assert torch.equal(fresh.get_state(), generator.get_state())
     for a, b in zip(network.parameters(), other.parameters(), strict=True):
@@ -253,12 +253,12 @@ def test_a_failure_is_said_once_until_writing_works_again(tmp_path, monkeypatch)
     for step in range(1, 6):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            checkpoint.after_step("train", step, *state)
+            checkpoint.after_step("train", step, State(*state))
         said.append([str(w.message).partition("; ")[2] for w in caught])
     ending = "Training continues and tries again."
     expected = [[], [f"the one of step 1 stays. {ending}"], [], []]
     assert said == [*expected, [f"the one of step 4 stays. {ending}"]]
-    assert Checkpoint(tmp_path / "file", "a run").resume("train", *state) == 4
+    assert Checkpoint(tmp_path / "file", "a run").resume("train", State(*state)) == 4
 
 
 def test_after_a_restart_the_step_of_the_file_is_known(tmp_path, monkeypatch):
@@ -267,14 +267,14 @@ def test_after_a_restart_the_step_of_the_file_is_known(tmp_path, monkeypatch):
     read = Checkpoint(file, "a run", every=0)
     network = torch.nn.Linear(3, 2)
     optimizer, history = torch.optim.Adam(network.parameters()), History()
-    assert read.resume("train", network, optimizer, history) == 4
+    assert read.resume("train", State(network, optimizer, history)) == 4
 
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "save_file", fail)
     with pytest.warns(RuntimeWarning, match="the one of step 4 stays"):
-        read.after_step("train", 5, network, optimizer, history)
+        read.after_step("train", 5, State(network, optimizer, history))
 
 
 def test_thirty_seconds_pass_between_two_writings(tmp_path, monkeypatch):
@@ -283,7 +283,7 @@ def test_thirty_seconds_pass_between_two_writings(tmp_path, monkeypatch):
     checkpoint, state, steps = Checkpoint(tmp_path / "file", "a run"), small(), []
     for step, seconds in enumerate((129.9, 130.0, 159.9, 160.0, 161.0), 1):
         now[0] = seconds
-        checkpoint.after_step("train", step, *state)
+        checkpoint.after_step("train", step, State(*state))
         if checkpoint.path.exists():
             steps.append(Checkpoint(checkpoint.path, "a run")._saved["step"])
     assert steps == [2, 2, 4, 4]
@@ -292,18 +292,18 @@ def test_thirty_seconds_pass_between_two_writings(tmp_path, monkeypatch):
 def test_the_network_of_another_shape_is_not_filled(tmp_path):
     saved(tmp_path / "file")
     with pytest.raises(InputError, match="damaged"):
-        Checkpoint(tmp_path / "file", "a run").resume("train", *small())
+        Checkpoint(tmp_path / "file", "a run").resume("train", State(*small()))
 
 
 def test_a_generator_that_the_file_does_not_have(tmp_path):
     state, file = small(), tmp_path / "file"
-    Checkpoint(file, "a run", every=0).after_step("pretrain", 3, *state)
+    Checkpoint(file, "a run", every=0).after_step("pretrain", 3, State(*state))
     generator = torch.Generator().manual_seed(7)
     before = generator.get_state()
     read = Checkpoint(file, "a run")
     assert not read.finished("pretrain")
     assert not read.finished("train")
-    assert read.resume("pretrain", *state, generator=generator) == 3
+    assert read.resume("pretrain", State(*state, generator)) == 3
     assert torch.equal(generator.get_state(), before)
 
 
@@ -366,10 +366,10 @@ def test_an_interrupt_of_another_process_stops_this_one(tmp_path, monkeypatch):
         file = tmp_path / str(rank)
         checkpoint, state, others = Checkpoint(file, "a run", every=1e6), small(), 0
         with checkpoint.deferring_interrupts():
-            checkpoint.after_step("train", 1, *state)
+            checkpoint.after_step("train", 1, State(*state))
             others = 1
             with pytest.raises(KeyboardInterrupt):
-                checkpoint.after_step("train", 2, *state)
+                checkpoint.after_step("train", 2, State(*state))
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
         assert file.exists() == (rank == 0)
@@ -383,7 +383,7 @@ def test_a_failure_of_the_format_is_told_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "save_file", fail)
     with pytest.warns(RuntimeWarning, match="file: out of room; there is none yet"):
-        Checkpoint(tmp_path / "file", "a run", every=0).after_step("train", 1, *small())
+        Checkpoint(tmp_path / "file", "a run", every=0).after_step("train", 1, State(*small()))
 
 
 def test_a_file_that_cannot_be_read_is_damaged(tmp_path):

@@ -14,6 +14,7 @@ from dcfsc.errors import InputError
 from dcfsc.features.image_statistics import SMOOTH
 from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
 from dcfsc.training import Checkpoint, History
+from dcfsc.training.checkpoint import State
 from dcfsc.views import model as view_model
 from dcfsc.views.augmentations import cautious_strengths, usual_strengths
 from dcfsc.views.choice import measure_consistency
@@ -441,7 +442,8 @@ def test_the_choice_of_augmentations_is_kept_for_a_restart(tmp_path, trainings, 
     made.fit(History())
     assert trainings[-1][-1]["checkpoint"] is checkpoint
     network = torch.nn.Linear(1, 1)
-    checkpoint.after_step("train", 1, network, torch.optim.Adam(network.parameters()), History())
+    state = State(network, torch.optim.Adam(network.parameters()), History())
+    checkpoint.after_step("train", 1, state)
     teacher = Scripted()
     resumed = Checkpoint(file, "a run")
     again = training(teacher, IMAGES, augmentations=None, checkpoint=resumed)

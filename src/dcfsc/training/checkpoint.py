@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +29,16 @@ from .history import History
 FORMAT = 1
 PHASES = ("pretrain", "train")
 EVERY_SECONDS = 30.0
+
+
+@dataclass
+class State:
+    """What a step of a training changes."""
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    history: History
+    generator: torch.Generator | None = None
 
 
 class Checkpoint:
@@ -74,56 +85,39 @@ class Checkpoint:
         """Whether the file was written in a later phase."""
         return self._saved is not None and PHASES.index(self._saved["phase"]) > PHASES.index(phase)
 
-    def resume(
-        self,
-        phase: str,
-        network: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        history: History,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> int:
+    def resume(self, phase: str, state: State) -> int:
         """Put everything back as it was and return the last step done in ``phase``, or 0."""
         if self._saved is None or self._saved["phase"] != phase:
             return 0
         try:
-            network.load_state_dict(self._part("network."))
-            _restore_optimizer(optimizer, self._part("optimizer."))
-            if generator is not None and "generator" in self._tensors:
-                generator.set_state(self._tensors["generator"])
-            history[:] = self._saved["history"]
+            state.network.load_state_dict(self._part("network."))
+            _restore_optimizer(state.optimizer, self._part("optimizer."))
+            if state.generator is not None and "generator" in self._tensors:
+                state.generator.set_state(self._tensors["generator"])
+            state.history[:] = self._saved["history"]
             step = self._last = int(self._saved["step"])
         except (KeyError, TypeError, ValueError, RuntimeError):
             raise self._damaged() from None
         self._tensors = {}
         return step
 
-    def after_step(
-        self,
-        phase: str,
-        step: int,
-        network: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        history: History,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def after_step(self, phase: str, step: int, state: State) -> None:
         """Save if it is time; stop here if the person or the system asked for it meanwhile."""
         if processes.active():
             self._interrupted = processes.total_number(self._interrupted) > 0
         due = time.monotonic() - self._written >= self.every or self._interrupted
         if due and processes.rank() == 0:
-            tensors = {f"network.{k}": v for k, v in network.state_dict().items()}
-            for i, state in optimizer.state_dict()["state"].items():
-                tensors |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
-            if generator is not None:
-                tensors["generator"] = generator.get_state()
+            tensors = {f"network.{k}": v for k, v in state.network.state_dict().items()}
+            for i, moments in state.optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in moments.items()}
+            if state.generator is not None:
+                tensors["generator"] = state.generator.get_state()
             values = {
                 "format": FORMAT,
                 "identity": self.identity,
                 "phase": phase,
                 "step": step,
-                "history": list(history),
+                "history": list(state.history),
                 "notes": self.notes,
             }
             contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}

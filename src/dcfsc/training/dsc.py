@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from .checkpoint import State
 from .history import History
 from .loop import run_steps
 
@@ -64,5 +65,5 @@ def train_dsc(
         optimizer.step()
         return float(total.detach()), {name: float(part.detach()) for name, part in parts.items()}
 
-    run_steps("train", steps, step, network, optimizer, history)
+    run_steps("train", steps, step, State(network, optimizer, history))
     return loss.used(C.detach())

@@ -14,7 +14,7 @@ from dcfsc import processes
 from dcfsc.errors import DivergenceError
 from dcfsc.self_expression import ClosedForm, solve
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, State
 from .chunked import ChunkedStep, Inputs
 from .history import History
 from .loss import Figures, LamRule, LossTerm, Pass, reconstruction_error
@@ -56,29 +56,23 @@ def run_steps(
     phase: str,
     steps: int,
     step: Step,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    history: History,
-    *,
-    generator: torch.Generator | None = None,
+    state: State,
     checkpoint: Checkpoint | None = None,
 ) -> None:
     """Take the steps of a phase that the checkpoint does not have, and record each."""
     done = 0
-    network.train()
+    state.network.train()
     if checkpoint is not None:
-        done = checkpoint.resume(phase, network, optimizer, history, generator=generator)
+        done = checkpoint.resume(phase, state)
     with nullcontext() if checkpoint is None else checkpoint.deferring_interrupts():
         for number in range(done + 1, steps + 1):
             start = time.perf_counter()
             loss, figures = step()
-            check_finite(loss, NAMES[phase], number, optimizer.defaults["lr"])
+            check_finite(loss, NAMES[phase], number, state.optimizer.defaults["lr"])
             seconds = time.perf_counter() - start
-            history.record(phase=phase, step=number, loss=loss, seconds=seconds, **figures)
+            state.history.record(phase=phase, step=number, loss=loss, seconds=seconds, **figures)
             if checkpoint is not None:
-                checkpoint.after_step(
-                    phase, number, network, optimizer, history, generator=generator
-                )
+                checkpoint.after_step(phase, number, state)
 
 
 def pretrain(
@@ -110,16 +104,8 @@ def pretrain(
             optimizer.step()
         return processes.total_number(loss), {}
 
-    run_steps(
-        "pretrain",
-        epochs,
-        epoch,
-        network,
-        optimizer,
-        history,
-        generator=generator,
-        checkpoint=checkpoint,
-    )
+    state = State(network, optimizer, history, generator)
+    run_steps("pretrain", epochs, epoch, state, checkpoint)
 
 
 class _Batches:
@@ -203,7 +189,7 @@ def train(
         return sum(parts.values()), ridge | (parts if terms else {})
 
     with convolutions(fastest=True) if compiled else nullcontext():
-        run_steps("train", steps, step, network, optimizer, history, checkpoint=checkpoint)
+        run_steps("train", steps, step, State(network, optimizer, history), checkpoint)
 
 
 class _WholeBatch:

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dcfsc import processes
-from dcfsc.training.checkpoint import Checkpoint
+from dcfsc.training.checkpoint import Checkpoint, State
 from dcfsc.training.chunked import Inputs, chunk_slices, evaluation_chunk
 from dcfsc.training.history import History
 from dcfsc.training.loop import check_finite
@@ -87,10 +87,11 @@ def train_views(
     """
     device = X.device
     optimizer = _optimizer(network, schedule, device)
-    state = nn.ModuleDict({"network": network, "pseudo_labels": pseudo_labels})
+    both = nn.ModuleDict({"network": network, "pseudo_labels": pseudo_labels})
+    state = State(both, optimizer, history, generator)
     done = 0
     if checkpoint is not None:
-        done = checkpoint.resume("train", state, optimizer, history, generator=generator)
+        done = checkpoint.resume("train", state)
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)
     forward = torch.compile(network) if compiled else network
@@ -121,7 +122,7 @@ def train_views(
             _record(pending, step, start, schedule, history)
             pending.clear()
             if checkpoint is not None:
-                checkpoint.after_step("train", step, state, optimizer, history, generator=generator)
+                checkpoint.after_step("train", step, state)
             start = time.perf_counter()
     network.eval()
 
