@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,11 +35,6 @@ class Layout:
     separator: str | None
     columns: list[str]
     header_line: int  # 0 without a header
-
-    def line(self, row: int) -> int:
-        """The line of the file, counted from 1, in which a data row, counted from 0, ends."""
-        with _rows(self.path, self.separator) as rows:
-            return next(itertools.islice(rows, row + bool(self.header_line), None))[0]
 
 
 def load_csv(path: Path, *, labels: str | None = None, header: bool | None = None) -> Dataset:
@@ -153,39 +150,53 @@ def _is_number(cell: str) -> bool:
 
 
 def _read(
-    layout: Layout, features: Sequence[int], label: int | None, as_text: bool = False
+    layout: Layout, features: Sequence[int], label: int | None
 ) -> tuple[np.ndarray, list[str]]:
-    """The feature columns as float64 (n, features), and the label column as text.
-
-    The cells are read ``as_text`` where Arrow takes some for no numbers: these are missing, have a
-    plus sign, or are at fault.
-    """
+    """The feature columns as float64 (n, features), and the label column as text."""
     import pyarrow as pa
 
     X, texts = np.empty((0, len(features))), list[str]()
     try:
-        for batch in _batches(layout, label, pa.string() if as_text else pa.float64()):
+        for batch in _batches(layout, label):
             start, columns = len(X), batch.columns
             X.resize((start + len(batch), len(features)), refcheck=False)  # never in memory twice
-            if as_text:
-                for place, i in enumerate(features):
-                    X[start:, place] = _numbers(layout, i, columns[i], start)
-            elif features:  # as one array: a call for each of many columns would take long
+            if features:  # as one array: a call for each of many columns would take long
                 cells = pa.concat_arrays([columns[i] for i in features])
                 X[start:] = cells.to_numpy().reshape(len(features), -1).T
             if label is not None:
                 texts += [text.strip() for text in columns[label].to_pylist()]
     except pa.ArrowInvalid as error:
-        if not as_text:
-            return _read(layout, features, label, as_text=True)
-        raise _refusal(layout, error) from None
-    if "" in texts:
-        line, name = layout.line(texts.index("")), layout.columns[label or 0]
-        raise InputError(f"{layout.path}, line {line}, column {name!r}: no label.")
-    return X, texts
+        if "straddling" in str(error):
+            raise InputError(
+                f"cannot read {layout.path}: a row has more than {BLOCK_BYTES >> 20} MiB; check "
+                "its quotes and line breaks, or save it as .npy."
+            ) from None
+        return _read_cells(layout, features, label)
+    return _read_cells(layout, features, label) if "" in texts else (X, texts)
 
 
-def _batches(layout: Layout, label: int | None, kind: Any) -> Iterator[Any]:
+def _read_cells(
+    layout: Layout, features: Sequence[int], label: int | None
+) -> tuple[np.ndarray, list[str]]:
+    """The same cell by cell: missing ones, plus signs, and the line that is at fault."""
+    numbers, texts = array("d"), list[str]()
+    with _rows(layout.path, layout.separator) as rows:
+        for line, cells in itertools.islice(rows, bool(layout.header_line), None):
+            if len(cells) != len(layout.columns):
+                raise InputError(
+                    f"{layout.path}, line {line}: {len(cells)} cells where the first row has "
+                    f"{len(layout.columns)}."
+                )
+            numbers.extend(_number(layout, line, i, cells[i]) for i in features)
+            if label is not None and not cells[label]:
+                name = layout.columns[label]
+                raise InputError(f"{layout.path}, line {line}, column {name!r}: no label.")
+            texts += [] if label is None else [cells[label]]
+    return np.asarray(numbers).reshape(-1, max(1, len(features))), texts
+
+
+def _batches(layout: Layout, label: int | None) -> Iterator[Any]:
+    """Arrow's record batches of the data rows: the label as text, all else as numbers."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -194,7 +205,7 @@ def _batches(layout: Layout, label: int | None, kind: Any) -> Iterator[Any]:
         with _lines(layout.path) as lines:
             file = io.BytesIO("\n".join("\t".join(line.split()) for line in lines).encode())
     names = [str(i) for i in range(len(layout.columns))]
-    kinds = dict.fromkeys(names, kind)
+    kinds = dict.fromkeys(names, pa.float64())
     if label is not None:
         kinds[names[label]] = pa.string()
     yield from arrow.open_csv(
@@ -215,43 +226,19 @@ def _batches(layout: Layout, label: int | None, kind: Any) -> Iterator[Any]:
     )
 
 
-def _numbers(layout: Layout, column: int, cells: Any, start: int) -> np.ndarray:
-    """Cells of text as numbers, missing ones as NaN; ``start`` is the number of the first row."""
-    values = np.empty(len(cells))
-    for i, cell in enumerate(cells.to_pylist()):
-        text = cell.strip()
-        try:
-            values[i] = np.nan if text.lower() in MISSING else plain_number(text)
-        except ValueError:
-            name = layout.columns[column]
-            remedy = (
-                "write decimals with a point"
-                if re.fullmatch(r"[+-]?\d+,\d+", text)
-                else f"remove the column or, if it holds labels, pass labels={name!r} "
-                f"(--labels {name})"
-            )
-            raise InputError(
-                f"{layout.path}, line {layout.line(start + i)}, column {name!r}: {text[:40]!r} is "
-                f"not a number; {remedy}."
-            ) from None
-    return values
-
-
-def _refusal(layout: Layout, error: Exception) -> InputError:
-    """What to say of a table that Arrow does not read."""
-    if "straddling" in str(error):
-        return InputError(
-            f"cannot read {layout.path}: a row has more than {BLOCK_BYTES >> 20} MiB; check its "
-            "quotes and line breaks, or save it as .npy."
+def _number(layout: Layout, line: int, column: int, text: str) -> float:
+    try:
+        return math.nan if text.lower() in MISSING else plain_number(text)
+    except ValueError:
+        name = layout.columns[column]
+        remedy = (
+            "write decimals with a point"
+            if re.fullmatch(r"[+-]?\d+,\d+", text)
+            else f"remove the column or, if it holds labels, pass labels={name!r} (--labels {name})"
         )
-    with _rows(layout.path, layout.separator) as rows:
-        for line, cells in rows:
-            if len(cells) != len(layout.columns):
-                return InputError(
-                    f"{layout.path}, line {line}: {len(cells)} cells where the first row has "
-                    f"{len(layout.columns)}."
-                )
-    return unreadable(layout.path, error)
+        raise InputError(
+            f"{layout.path}, line {line}, column {name!r}: {text[:40]!r} is not a number; {remedy}."
+        ) from None
 
 
 def _as_labels(values: list[str]) -> np.ndarray:
