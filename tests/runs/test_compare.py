@@ -15,8 +15,7 @@ from running import fit_run
 from dcfsc import metrics
 from dcfsc.io import Dataset, synthetic
 from dcfsc.journal import digest
-from dcfsc.report.comparison import Side
-from dcfsc.runs.compare import compare_runs, judged
+from dcfsc.runs.compare import Side, compare_runs, judged
 from dcfsc.runs.edits import edit_run
 from dcfsc.runs.folder import read_run
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -12,8 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
-from dcfsc.report.comparison import MOST_FLOWS, Comparison, Flow, Side, render_comparison
-from dcfsc.report.page import file_links, write_page
+from dcfsc.report import Details
+from dcfsc.report.page import draw_page, file_links, sprites, write_page
 from dcfsc.report.sections import confusion, percent
 
 from .export import Samples, read_samples
@@ -21,6 +23,7 @@ from .folder import ALL, Run, read_run
 from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference below which two runs are alike
+MOST_FLOWS, EXAMPLES = 60, 8
 LOW = 0.5  # confidence of a sample that another cluster may hold as well
 # What decides which run is better: the first that is known of both. Less error is better.
 CRITERIA = {
@@ -28,6 +31,50 @@ CRITERIA = {
     "stability": "is more stable: partitions of random subsamples agree more",
     "confidence": "has the higher mean confidence",
 }
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs: its name and facts, and what is known of its quality.
+
+    ``error`` (in percent, against the labels) and ``stability`` are None where they are unknown.
+    """
+
+    name: str
+    facts: dict[str, str]
+    error: float | None
+    stability: float | None
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Samples, a ``share`` of their cluster, that went from one cluster to another."""
+
+    source: str
+    target: str
+    count: int
+    share: float
+    samples: Sequence[int]  # the most confident first; none of small flows
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two runs on n samples, and the :func:`~dcfsc.report.sections.confusion` of their clusters.
+
+    ``better`` is 0 or 1, or None where neither run is clearly better.
+    """
+
+    sides: tuple[Side, Side]
+    n: int
+    ari: float
+    nmi: float
+    matched: float
+    better: int | None
+    verdict: str
+    matrix: Mapping[str, Any]
+    flows: Sequence[Flow]
+    moved: int
 
 
 def compare_runs(
@@ -180,3 +227,24 @@ def judged(first: Side, second: Side) -> tuple[int | None, str]:
     better = int(np.argmin(values) if criterion == "error" else np.argmax(values))
     name, one, other = (first, second)[better].name, values[better], values[1 - better]
     return better, f"{name} {CRITERIA[criterion]} ({one:.3f} against {other:.3f})."
+
+
+def render_comparison(
+    comparison: Comparison, details: Details | None, links: Sequence[str] | None = None
+) -> str:
+    """The comparison as a page; images are of the first run's ``details``, linked to ``links``."""
+    sheet = None if details is None else sprites(details)
+    shown = [] if details is None or sheet is None else details.shown.tolist()
+    stored = {sample: at for at, sample in enumerate(shown)}
+    return draw_page(
+        "comparison.html",
+        comparison=comparison,
+        names=[side.name for side in comparison.sides],
+        details=details,
+        links=links,
+        sheet=sheet,
+        flows=[
+            (flow, [stored[sample] for sample in flow.samples if sample in stored][:EXAMPLES])
+            for flow in comparison.flows[:MOST_FLOWS]
+        ],
+    )
