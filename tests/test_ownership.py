@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dcfsc import journal, ownership
+from dcfsc import files, journal, ownership
 from dcfsc.errors import InputError
 from dcfsc.files import is_part, part_name
 from dcfsc.journal import EXPORT, LIST, RUN, Filled, filling, held, settle
@@ -109,13 +109,13 @@ def test_a_file_that_comes_up_during_the_work_is_not_replaced(tmp_path: Path) ->
 def test_a_file_that_comes_up_at_the_last_moment_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, real = tmp_path / "a.csv", ownership.rename_new
+    target, real = tmp_path / "a.csv", files.rename_new
 
     def late(source: Path, new: Path) -> None:
         new.write_text("mine")
         real(source, new)
 
-    monkeypatch.setattr(ownership, "rename_new", late)
+    monkeypatch.setattr(files, "rename_new", late)
     with pytest.raises(InputError, match=r"cannot write to .*a\.csv: File exists; choose another"):
         put(Output(target))
     assert content(tmp_path) == {"a.csv": "mine"}

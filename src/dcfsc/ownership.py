@@ -20,17 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
+from dcfsc import files
 from dcfsc.errors import InputError
-from dcfsc.files import (
-    is_part,
-    make_durable,
-    new_stage,
-    remove_abandoned,
-    rename_new,
-    set_aside,
-    sync,
-    write_errors,
-)
 from dcfsc.journal import EXPORT, MOVING_SECONDS, RUN, Filled, filling, held, kind_of
 
 
@@ -86,23 +77,23 @@ class Output:
     def open(self) -> Iterator[Path]:
         """Give a temporary path; on success it becomes the target, in one step."""
         folder = self.target.parent
-        with write_errors(self.target):
+        with files.write_errors(self.target):
             folder.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(folder)
-        with write_errors(self.target), new_stage(folder) as stage:
+        files.remove_abandoned(folder)
+        with files.write_errors(self.target), files.new_stage(folder) as stage:
             part = stage / self.target.name
             yield part
             if self._is_listed:
                 self._place_listed(part)
                 return
-            make_durable(part, stage)
+            files.make_durable(part, stage)
             if self._check():
                 os.replace(part, self.target)
             else:
                 if os.path.lexists(self.target):
-                    set_aside(self.target)
-                rename_new(part, self.target)
-            sync(folder)
+                    files.set_aside(self.target)
+                files.rename_new(part, self.target)
+            files.sync(folder)
 
     def _place_listed(self, part: Path) -> None:
         folder = self.target.parent
@@ -160,7 +151,7 @@ def check_export(target: Path, overwrite: bool) -> None:
     """Refuse a folder that is somebody's, and an earlier export unless it may be replaced."""
     if os.path.lexists(target) and not target.is_dir():
         raise InputError(f"{target} is a file; choose a folder with --out.")
-    names = [n for n in os.listdir(target) if not is_part(n)] if target.is_dir() else []
+    names = [n for n in os.listdir(target) if not files.is_part(n)] if target.is_dir() else []
     if names and kind_of(target) != EXPORT:
         raise InputError(
             f"{target} has files in it that no export of dcfsc is known to have made; choose a new "

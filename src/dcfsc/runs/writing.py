@@ -14,18 +14,8 @@ from dcfsc.io import Dataset
 from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.report import write_details, write_report
 
+from . import life
 from .details import describe_details
-from .life import (
-    CHECKPOINT,
-    DETAILS,
-    EDITS,
-    FEATURES,
-    LABELS,
-    MODEL,
-    REPLACED,
-    REPORT,
-    is_checkpoint,
-)
 from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
 from .trust import remember
@@ -43,15 +33,16 @@ def write_run(
     first = estimator if transformer is None else transformer
     if (names := data.feature_names) is not None and data.X.shape[1:] == (len(names),):
         name_features(first, names)
-    spent = [CHECKPOINT] if is_checkpoint(folder / CHECKPOINT) else []
+    spent = [life.CHECKPOINT] if life.is_checkpoint(folder / life.CHECKPOINT) else []
     renames = _kept_edits(folder)
-    with filling(folder, RUN, last=RECORD, removes=REPLACED, spent=spent, renames=renames) as place:
+    changes: dict[str, Any] = {"removes": life.REPLACED, "spent": spent, "renames": renames}
+    with filling(folder, RUN, last=RECORD, **changes) as place:
         sure = certainty_columns(estimator.confidence_, estimator.next_best_)
-        write_labels(place / LABELS, data, estimator.labels_, sure)
+        write_labels(place / life.LABELS, data, estimator.labels_, sure)
         if record["model"]:
-            estimator.write_model(place / MODEL)
+            estimator.write_model(place / life.MODEL)
         if transformer is not None:
-            transformer.write_model(place / FEATURES)
+            transformer.write_model(place / life.FEATURES)
         record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
@@ -62,10 +53,10 @@ def write_run(
 
 
 def _kept_edits(folder: Path) -> dict[str, str]:
-    if not (folder / EDITS).is_file():
+    if not (folder / life.EDITS).is_file():
         return {}
     free = (f"edits.{i}.json" for i in count(1))
-    return {EDITS: next(name for name in free if not (folder / name).exists())}
+    return {life.EDITS: next(name for name in free if not (folder / name).exists())}
 
 
 def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: Any) -> None:
@@ -73,9 +64,9 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
     try:
         details = describe_details(estimator, data)
         with filling(folder, RUN, removes=()) as place:
-            write_details(place / DETAILS, details, record["files"][LABELS])
+            write_details(place / life.DETAILS, details, record["files"][life.LABELS])
         with filling(folder, RUN, removes=()) as place:
-            write_report(place / REPORT, record, details, base=folder.absolute())
+            write_report(place / life.REPORT, record, details, base=folder.absolute())
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
         warnings.warn(
             f"the run is saved in {folder}, but its report could not be made: "
