@@ -45,8 +45,6 @@ def test_data_root(tmp_path, monkeypatch):
     assert data_root().name == "dcfsc"
     assert tmp_path in data_root().parents
     assert not data_root().exists()  # asking creates nothing
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
-    assert data_root() == tmp_path / ".cache" / "dcfsc"
 
 
 def test_missing_cache_folder_is_an_empty_one(tmp_path, monkeypatch):

@@ -8,16 +8,7 @@ import sys
 import typer
 
 from dcfsc._version import __version__
-from dcfsc.cli import (
-    compare,
-    doctor,
-    edit,
-    export,
-    fit,
-    predict,
-    report,
-    suggest,
-)
+from dcfsc.cli import compare, doctor, edit, export, fit, predict, report, suggest
 from dcfsc.cli.errors import Command, CommandLine
 
 app = typer.Typer(

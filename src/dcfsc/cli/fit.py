@@ -144,10 +144,7 @@ def fit(
         "How often to save the training.", "SECONDS", shown="30", panel=TRAINING
     ),
     dist_timeout: float | None = option(
-        "How long to wait for other processes of torchrun.",
-        "SECONDS",
-        shown="600",
-        panel=TRAINING,
+        "How long to wait for other processes of torchrun.", "SECONDS", shown="600", panel=TRAINING
     ),
     fast: bool = switch(
         "--fast",

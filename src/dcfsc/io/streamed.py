@@ -241,10 +241,8 @@ def stream_npy(path: Path) -> FileArray:
 
 
 def cache_folder() -> Path:
-    try:
-        from platformdirs import user_cache_dir
-    except ImportError:
-        return Path.home() / ".cache" / "dcfsc"
+    from platformdirs import user_cache_dir
+
     return Path(user_cache_dir("dcfsc"))
 
 

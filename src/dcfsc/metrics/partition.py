@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import (
-    adjusted_rand_score,
-    mutual_info_score,
-    normalized_mutual_info_score,
-)
+from sklearn.metrics import adjusted_rand_score, mutual_info_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
 from dcfsc.errors import InputError

@@ -3,11 +3,7 @@
 Networks do not depend on how they are trained or used.
 """
 
-from dcfsc.networks.autoencoders import (
-    Autoencoder,
-    ConvAutoencoder,
-    build,
-)
+from dcfsc.networks.autoencoders import Autoencoder, ConvAutoencoder, build
 from dcfsc.networks.presets import PRESETS, architecture_for, preset, preset_spec
 from dcfsc.networks.residual import ViewNetwork, head_spec, view_spec
 from dcfsc.networks.specs import ConvSpec, HeadSpec, MLPSpec, ResidualSpec, Spec, from_dict

@@ -12,14 +12,8 @@ from .elastic_net import elastic_net_self_expression
 from .explicit import ExplicitCoefficients, SparseCoefficients
 from .feature_form import FeatureForm, RidgeFactor
 from .gram import add_gram, gram, smaller_gram, squared_singular_values
-from .kernel import (
-    kernel_matrix,
-    kernel_sparse_self_expression,
-)
-from .low_rank import (
-    low_rank_representation,
-    low_rank_subspace,
-)
+from .kernel import kernel_matrix, kernel_sparse_self_expression
+from .low_rank import low_rank_representation, low_rank_subspace
 from .matching_pursuit import orthogonal_matching_pursuit
 from .operator import Coding, InnerProducts, Operator, RankedByCosine, Solution
 from .sample_form import SampleForm
