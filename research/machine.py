@@ -41,7 +41,6 @@ def commit() -> str | None:
 
 
 def _git(*words: str) -> str | None:
-    """What git answers in the folder of dcfsc; None if there is no answer."""
     try:
         done = subprocess.run(
             ["git", *words], cwd=PACKAGE.parent, capture_output=True, text=True, timeout=10

@@ -54,7 +54,6 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def finish(options: argparse.Namespace, name: str, figures: Any) -> None:
-    """Print the figures and write the whole record."""
     if options.json:
         write_json(options.json, record_of(name, figures))
     if not options.quiet:

@@ -51,7 +51,6 @@ ENTRIES = {name: entry for name, entry in _ALL.items() if entry.forms}
 
 
 def describe() -> list[Entry]:
-    """Every dataset that ``load`` knows by name."""
     return list(_ALL.values())
 
 

@@ -19,7 +19,6 @@ TRUTH = "_truth.mat"
 
 
 def _release(places: Sequence[Path]) -> Path | None:
-    """The folder of the release, with NAME/NAME_truth.mat in it."""
     return next((p for p in places if p.is_dir() and any(p.glob(f"*/*{TRUTH}"))), None)
 
 

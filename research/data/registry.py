@@ -71,7 +71,6 @@ class Entry:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What sets.toml says of it."""
         return SETS[self.name]
 
     @property
@@ -85,7 +84,6 @@ class Entry:
 
     @property
     def location(self) -> str | None:
-        """Where the data root has it; None if it is not there."""
         found = self._locate()
         if found is None:
             return self.facts.get("built_in")

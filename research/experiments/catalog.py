@@ -80,7 +80,6 @@ class Experiment:
     def chosen(
         self, clusters: Sequence[int] | None, datasets: Sequence[str] | None
     ) -> list[Problem]:
-        """The problems with these numbers of clusters, of these datasets."""
         for K in clusters or ():
             if not 2 <= K <= PEOPLE:
                 raise InputError(f"clusters must lie between 2 and {PEOPLE}; got {K}.")

@@ -48,7 +48,6 @@ class Cell:
 
     @property
     def problem_key(self) -> str:
-        """Problem and seed, whatever the method."""
         if self.problem.window is not None:
             return f"k{self.problem.n_clusters:02d}-w{self.problem.window:02d}-seed{self.seed}"
         if self.trial is None:
@@ -66,7 +65,6 @@ class Cell:
         return f"{self.experiment}/{self.method}/{self.key}"
 
     def reference(self, method: str) -> Cell:
-        """The cell of a reference on the same problem with the same seed."""
         return replace(self, method=method, lam=None)
 
     def identity(self) -> Record:
@@ -99,7 +97,6 @@ class CellStore:
         return self.cells / f"{cell.method}{_ENDING}"
 
     def load(self, cell: Cell) -> Record | None:
-        """The record of a finished cell; None if there is none that can be read."""
         return self._records(self.path(cell)).get(cell.key)
 
     def save(self, cell: Cell, record: Record) -> None:
@@ -113,7 +110,6 @@ class CellStore:
         )
 
     def records(self) -> list[Record]:
-        """Every finished cell, by method and key."""
         return [record for path in self._paths() for record in self._records(path).values()]
 
     def failures(self) -> list[Record]:

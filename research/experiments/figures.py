@@ -24,7 +24,6 @@ OURS, PAPER, REFERENCE, RED = "#2f6f9f", "#1a1a1a", "#b9b9b9", "#c62828"
 
 
 def write(title: str, draw: Draw, rows: list[Row], folder: Path) -> None:
-    """Draw a figure of an experiment's rows to a folder."""
     from matplotlib import rc_context
 
     figure = new_figure(8.0, 4.8)
@@ -131,7 +130,6 @@ def draw_lambda_curve(axes: Axes, rows: list[Row]) -> None:
 
 
 def draw_memory(axes: Axes, rows: list[Row]) -> None:
-    """Peak memory of the steps, datasets side by side."""
     datasets = list(dict.fromkeys(r["dataset"] for r in rows))
     methods = [m for m in STEP_TITLES if any(r["method"] == m for r in rows)]
     width = 0.8 / len(methods)
@@ -152,7 +150,6 @@ def draw_memory(axes: Axes, rows: list[Row]) -> None:
 
 
 def _line(axes: Axes, rows: list[Row], x: str, **style: Any) -> None:
-    """Mean errors over a value of the rows, with their deviations."""
     spread = [r["error_std"] or 0.0 for r in rows]
     axes.errorbar([r[x] for r in rows], [r["error_mean"] for r in rows], yerr=spread, **style)
 

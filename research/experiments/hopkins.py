@@ -28,7 +28,6 @@ DEFAULTS = "no setting published for motion; the estimator's defaults"
 
 
 def homogeneous(X: np.ndarray) -> np.ndarray:
-    """(x, 1) for every row x."""
     return np.concatenate([X, np.ones((len(X), 1), X.dtype)], axis=1)
 
 
@@ -46,7 +45,6 @@ FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def measure(cell: Cell, session: Session) -> Record:
-    """Cluster the trajectories of one sequence by one method."""
     samples, method = session.samples(cell.problem), METHODS[cell.method]
     K = cell.problem.n_clusters
     features = FEATURES[method.get("features", "trajectories")](samples.X.astype(np.float64))

@@ -61,7 +61,6 @@ class Method:
     chosen_with_labels: tuple[str, ...] = ()
 
     def assignment(self, dataset: str) -> str:
-        """How labels are read from the embedding."""
         return self.assign or PROTOCOLS[dataset].assign
 
 

@@ -117,7 +117,6 @@ class Session:
         return self._references[cell.name]
 
     def save(self, cell: Cell, record: Record) -> None:
-        """Store a record with what it was measured with."""
         self.store.save(cell, {**record, "versions": versions(), "machine": machine(self.device)})
 
     def release(self) -> None:
@@ -128,7 +127,6 @@ class Session:
 
 
 def measure(cell: Cell, session: Session) -> Record:
-    """Compute a clustering cell and return its record."""
     samples = session.samples(cell.problem)
     method = METHODS[cell.method]
     fitted, reused = session.fit(cell, samples)
@@ -168,7 +166,6 @@ def measure(cell: Cell, session: Session) -> Record:
 
 
 def select(data: Dataset, problem: Problem) -> Samples:
-    """The problem's samples, classes renumbered from 0."""
     if data.y is None:
         raise InputError(f"the dataset {data.name!r} has no labels, so nothing can be scored.")
     first = problem.window or 0
@@ -271,7 +268,6 @@ def self_expression(estimator: Any, features: Record) -> Record:
 
 
 def parameters(estimator: Any) -> Record:
-    """Every parameter of the estimator, as JSON."""
     given = estimator.get_params(deep=False)
     return {"estimator": type(estimator).__name__, **{k: to_json(v) for k, v in given.items()}}
 

@@ -38,7 +38,6 @@ class Protocol:
 
     @property
     def start(self) -> Options:
-        """Where DCFSC's network starts."""
         return _network(self.dcfsc(2))
 
     @property

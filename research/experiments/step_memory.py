@@ -50,7 +50,6 @@ def compute_b(P: Tensor) -> Tensor:
 def train_by_inverse(
     network: Any, X: Tensor, *, steps: int, lam: float, learning_rate: float, history: History
 ) -> None:
-    """Algorithm 2 with the explicit inverse."""
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     network.train()
     for step in range(1, steps + 1):
@@ -72,7 +71,6 @@ def train_by_inverse(
 def take_steps(
     method: str, options: dict[str, Any], network: Any, X: Tensor, steps: int, history: History
 ) -> None:
-    """Some steps of a method's training, with the options of its protocol."""
     common: dict[str, Any] = {"steps": steps, "learning_rate": 1e-3, "history": history}
     if method == "dsc":
         weights = ("coefficient_weight", "self_expression_weight", "reconstruction_weight")

@@ -107,7 +107,6 @@ def _place(record: Record) -> str:
 
 
 def headline(record: Record) -> str:
-    """A finished cell in a few words."""
     if "protocol" in record:
         line = f"error {record['protocol']['error']:.2f}%, plain {record['plain']['error']:.2f}"
         for name in ("raw", "start"):

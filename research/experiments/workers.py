@@ -32,7 +32,6 @@ class Outcome:
 
 
 def run_cell(experiment: catalog.Experiment, cell: Cell, session: Session) -> Outcome:
-    """Compute and store one cell, or store why not."""
     store = session.store
     start = time.perf_counter()
     try:

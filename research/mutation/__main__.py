@@ -227,7 +227,6 @@ def start(mutant: Mutant, order: dict[str, float]) -> tuple[int, Path]:
 
 
 def judge(mutants: list[Mutant], known: dict[str, Known], jobs: int) -> Iterator[Any]:
-    """Each mutant and what became of it, as they end."""
     waiting = list(reversed(mutants))
     running: dict[int, tuple[Mutant, Path]] = {}
     while waiting or running:
