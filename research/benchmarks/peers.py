@@ -197,7 +197,8 @@ def encoder(folder: str, device: str = "auto", head: bool = False, name: str = "
 
     The folder, below $DCFSC_DATA or anywhere, has one sub-folder a class, which only the scores
     see. ``--name`` is the encoder's. The peers get the same features at unit length: k-means with
-    ten starts, and EVoC, which picks its own number of clusters, if it is installed. ``--head`` trains ``ViewClustering`` on them as well, three seeds.
+    ten starts, and EVoC, which picks its own number of clusters, if it is installed. ``--head``
+    trains ``ViewClustering`` on them as well, three seeds.
     """
     data = io.load(data_root() / folder)
     assert data.y is not None
