@@ -192,18 +192,18 @@ def value_of(text: str) -> float | str:
 
 
 @benchmark
-def encoder(folder: str, device: str = "auto", head: bool = False) -> Figures:
+def encoder(folder: str, device: str = "auto", head: bool = False, name: str = "lite0") -> Figures:
     """A folder of photographs by an encoder's features: the default beside its peers.
 
     The folder, below $DCFSC_DATA or anywhere, has one sub-folder a class, which only the scores
-    see. The encoder is EfficientNet-Lite0. The peers get the same features at
-    unit length: k-means with ten starts, and EVoC, which picks its own number of clusters, if it is
-    installed. ``--head`` trains ``ViewClustering`` on them as well, three seeds.
+    see. ``--name`` is the encoder's. The peers get the same features at unit length: k-means with
+    ten starts, and EVoC, which picks its own number of clusters, if it is installed. ``--head``
+    trains ``ViewClustering`` on them as well, three seeds.
     """
     data = io.load(data_root() / folder)
     assert data.y is not None
     y, K = data.y, data.n_classes
-    features = EncoderFeatures(device=device, cache=None)
+    features = EncoderFeatures(name, device=device, cache=None)
     seconds, Z = timed(lambda: features.fit_transform(data.paths))
     figures: Figures = {
         "N": len(y),

@@ -1,7 +1,7 @@
 """Folders of photographs, as a user has them: error, seconds, memory and what a model takes.
 
 Each row is one `dcfsc fit` of a folder, in a process of its own, without a report. "photographs" is
-photos/ under $DCFSC_DATA, by pixels and by the features of EfficientNet-Lite0, without a cache;
+photos/ under $DCFSC_DATA, by pixels and by the features of the default encoder, without a cache;
 "sizes" are 500 views of ten objects of COIL-100, tinted by object and saved as JPEG at 224 x 224,
 read at several sizes; "large" are photographs of 4000 x 3000, hard links to 40 files.
 """

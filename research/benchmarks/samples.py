@@ -62,7 +62,7 @@ def photographs() -> Samples:
     data = datasets.load(datasets.data_root() / "photos")
     assert data.y is not None
     # the files themselves: data.X are images of the size that pixels are compared at
-    return normalize(EncoderFeatures().fit_transform(data.paths)), data.y
+    return normalize(EncoderFeatures("lite0").fit_transform(data.paths)), data.y
 
 
 def unequal(n: int, d: int = 64, K: int = 20) -> Samples:

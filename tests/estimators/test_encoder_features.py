@@ -184,6 +184,19 @@ def test_another_encoder_under_the_same_name_is_refused(folder, tmp_path, monkey
         EncoderFeatures.load(tmp_path / "model").transform(paths)
 
 
+def test_a_saved_default_stays_what_it_was(folder, tmp_path, monkeypatch):
+    class Packaged(Tiny):
+        def __init__(self, name: str | None, device: torch.device):
+            super().__init__(name, device)
+            self.title = "EfficientNet-Lite2" if name is None else name
+
+    monkeypatch.setattr(encoder_features, "open_encoder", Packaged)
+    EncoderFeatures(device="cpu").fit(load(folder).paths).save(tmp_path / "model")
+    again = EncoderFeatures.load(tmp_path / "model")
+    assert again.name == "lite2"
+    assert again.open().title == "lite2"
+
+
 def invoke(*words: str) -> Any:
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from dcfsc.features import encoder_backends
 from dcfsc.features.encoder_backends import (
     IMAGENET_MEAN,
     IMAGENET_STD,
-    LITE0_PACKAGES,
     from_processor,
     open_encoder,
 )
 from dcfsc.features.encoders import InputImages, TorchEncoder, pooled
+from dcfsc.features.packaged_weights import DEFAULT as DEFAULT_NAME
+from dcfsc.features.packaged_weights import PACKAGED, packaged
 
 CPU = torch.device("cpu")
 DEFAULT = InputImages((8, 8))
@@ -125,24 +127,79 @@ def test_the_identity_is_that_of_weights_and_preparation():
 
 def test_a_missing_package_is_one_line(monkeypatch):
     monkeypatch.setattr(encoder_backends, "installed", lambda *packages: False)
-    for name in (None, "facebook/dinov2-small"):
+    for name in (None, "lite2", "facebook/dinov2-small"):
         with pytest.raises(InputError, match=r"needs the package.*dcfsc\[encoders\]") as raised:
             open_encoder(name, CPU)
         assert "\n" not in str(raised.value)
 
 
-def test_lite0_is_the_network_without_its_classifier():
-    for package in LITE0_PACKAGES:
-        pytest.importorskip(package)
-    encoder = open_encoder(None, CPU)
-    assert encoder.title == "EfficientNet-Lite0"
-    assert encoder.images.size == (224, 224)
-    pixels = torch.randint(0, 256, (2, 3, 224, 224), generator=torch.Generator().manual_seed(0))
-    features = encoder(pixels)
-    assert features.shape == (2, 1280)
-    with torch.inference_mode():
-        logits = encoder.module((pixels.float() - 127) / 128)
-        np.testing.assert_allclose(encoder.module._fc(features), logits, rtol=1e-3, atol=1e-4)
+# The largest feature of a fixed image, its value, and the mean and the length of all features.
+FIXED = {
+    "lite0": (113, 5.2660, 0.14883, 19.1846),
+    "lite1": (827, 3.7772, 0.13623, 15.5548),
+    "lite2": (966, 4.2362, 0.14478, 15.2568),
+}
+NAMES = ["lite0", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lite1", "lite2"))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestEfficientNetLite:
+    def test_features_are_those_before_the_classifier(self, name):
+        encoder, weights = open_encoder(name, CPU), PACKAGED[name]
+        side = weights.side
+        pixels = torch.randint(
+            0, 256, (2, 3, side, side), generator=torch.Generator().manual_seed(0)
+        )
+        features = encoder(pixels)
+        assert features.shape == (2, weights.features)
+        with torch.inference_mode():
+            logits = encoder.module((pixels.float() - 127) / 128)
+            np.testing.assert_allclose(encoder.module._fc(features), logits, rtol=1e-3, atol=1e-4)
+
+    def test_features_of_a_fixed_image(self, name):
+        side = PACKAGED[name].side
+        y, x, channel = torch.meshgrid(
+            torch.arange(side), torch.arange(side), torch.arange(3), indexing="ij"
+        )
+        pixels = ((channel + 1) * y + 2 * x).permute(2, 0, 1)[None] % 256
+        features = open_encoder(name, CPU)(pixels)[0]
+        at, value, mean, norm = FIXED[name]
+        assert int(features.argmax()) == at
+        assert [features[at], features.mean(), features.norm()] == pytest.approx(
+            [value, mean, norm], rel=1e-3
+        )
+
+    def test_what_the_table_says_is_so(self, name):
+        encoder, weights = open_encoder(name, CPU), PACKAGED[name]
+        assert encoder.title == f"EfficientNet-Lite{name[-1]}"
+        assert encoder.images.size == (weights.side, weights.side)
+        assert encoder.module._global_params.image_size == weights.side
+        count = sum(p.numel() for p in encoder.module.parameters())
+        classifier = sum(p.numel() for p in encoder.module._fc.parameters())
+        assert count - classifier == weights.parameters
+        assert encoder.images.scale(torch.tensor([[[[0, 127, 255]]] * 3]))[0, 0].tolist() == [
+            [-127 / 128, 0.0, 1.0]
+        ]
+
+    def test_a_changed_file_is_refused(self, name, tmp_path, monkeypatch):
+        weights = PACKAGED[name]
+        located = getattr(import_module(weights.package), f"Efficientnet{name.title()}ModelFile")
+        content = bytearray(Path(located.get_model_file_path()).read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "weights.pth").write_bytes(content)
+        monkeypatch.setattr(
+            located, "get_model_file_path", staticmethod(lambda: str(tmp_path / "weights.pth"))
+        )
+        with pytest.raises(InputError, match=r"weights\.pth differs from the published file"):
+            open_encoder(name, CPU)
+
+
+def test_packaged_encoders_have_several_names():
+    assert packaged(None) is PACKAGED[DEFAULT_NAME]
+    for name, weights in PACKAGED.items():
+        assert packaged(name) is packaged(name.upper()) is packaged(weights.title) is weights
+    assert packaged("facebook/dinov2-small") is None
+    assert packaged("models/lite0") is None
 
 
 @pytest.fixture(scope="module")
@@ -260,11 +317,3 @@ class TestOnnx:
         with pytest.raises(InputError, match="cannot open the encoder") as raised:
             open_encoder(str(tmp_path / "net.onnx"), CPU)
         assert "\n" not in str(raised.value)
-
-
-def test_weights_of_another_content_are_refused(monkeypatch):
-    for package in LITE0_PACKAGES:
-        pytest.importorskip(package)
-    monkeypatch.setattr(encoder_backends, "LITE0_SHA256", "0" * 64)
-    with pytest.raises(InputError, match="differs from the published file"):
-        open_encoder(None, CPU)

@@ -102,7 +102,8 @@ def fit(
     ),
     features: str | None = option(
         "Cluster these features instead of the samples: encoder or encoder:NAME (a "
-        "pretrained network, for photographs), scattering or autoencoder.",
+        "pretrained network, for photographs: lite0, lite1, lite2, a model of transformers "
+        "or an .onnx file), scattering or autoencoder.",
         "NAME",
         panel=METHOD,
     ),

