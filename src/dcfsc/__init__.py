@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EnSC,
         KernelSSC,
         ScatteringFeatures,
+        TextEncoderFeatures,
         ViewClustering,
     )
     from .estimators.suggest import suggest_k
@@ -89,6 +90,7 @@ __all__ = [
     "KernelSSC",
     "ScatteringFeatures",
     "TensorBoard",
+    "TextEncoderFeatures",
     "ViewClustering",
     "__version__",
     "load",

@@ -24,13 +24,12 @@ from .encoders import (
     digest,
     pooled,
 )
-from .weight_folders import CONFIG, network_in, own_file, read_json
+from .weight_folders import CONFIG, MODULES, network_in, own_file, read_json
 
 DEFAULT = "efficientnet-lite0"
-EXTRA = "pip install 'dcfsc[encoders]'"
 IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-PROCESSOR = PROCESSORS[0]
+FILES = f"config.json, model.safetensors and {PROCESSORS[0]}"
 # Their pooler is trained for a task of its own, or not at all; the first token is the image's.
 FIRST_TOKEN = ("vit", "deit", "beit", "vit_mae", "vit_msn")
 PREFERRED_OUTPUTS = ("image_embeds", "pooler_output", "embeddings", "features")
@@ -56,12 +55,12 @@ def installed(*packages: str) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
-def need(purpose: str, *packages: str) -> None:
+def need(purpose: str, *packages: str, extra: str = "encoders") -> None:
     if not installed(*packages):
         raise InputError(
             f"{purpose} needs the package{'s' * (len(packages) > 1)} {' and '.join(packages)}: "
-            f"{EXTRA}, or without a network put their wheels in a folder and pip install "
-            "--no-index --find-links FOLDER them."
+            f"pip install 'dcfsc[{extra}]', or without a network put their wheels in a folder and "
+            "pip install --no-index --find-links FOLDER them."
         )
 
 
@@ -100,7 +99,7 @@ class TransformersEncoder(TorchEncoder):
         folder = local_folder(name)
         disable_progress_bar()  # of reading weights that are on the disk
         with opening(name, "transformers"):
-            model = network_in(folder)
+            model, _ = network_in(folder)
             config = getattr(model.config, "vision_config", model.config)
             side = getattr(config, "image_size", None) or 224
             h, w = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
@@ -167,14 +166,18 @@ class OnnxEncoder(Encoder):
         return pooled(values)[:n]
 
 
-def local_folder(name: str) -> Path:
+def local_folder(
+    name: str,
+    files: str = FILES,
+    give: str = "give encoder:FOLDER",
+    opener: str = "EncoderFeatures",
+) -> Path:
     """The folder of a model: itself, or the hub's copy on this machine, fetched where it is not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / CONFIG).is_file():
+        if not any((folder / file).is_file() for file in (CONFIG, MODULES)):
             raise InputError(
-                f"{folder} holds no encoder: put config.json, model.safetensors and {PROCESSOR} "
-                "of a transformers model in it."
+                f"{folder} holds no encoder: put {files} of a transformers model in it."
             )
         return folder
     from huggingface_hub import snapshot_download
@@ -185,7 +188,7 @@ def local_folder(name: str) -> Path:
         for offline in (True,) if from_file else (True, False):
             try:
                 copy = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
-                if any(Path(copy).glob("*.safetensors")):
+                if any(Path(copy).rglob("*.safetensors")):
                     return Path(copy)
             except Exception as error:  # no such name, no network, no right to it
                 why = reason(error)
@@ -193,12 +196,11 @@ def local_folder(name: str) -> Path:
         raise InputError(
             f"these features were made with the encoder {name[:200]!r}, which is not on this "
             f"machine, and a name in a file is not fetched; if you trust it, fetch it first: "
-            f"EncoderFeatures({name[:200]!r}).open()."
+            f"{opener}({name[:200]!r}).open()."
         )
     raise InputError(
         f"there is no folder {name!r}, and no encoder of that name could be fetched from the "
-        f"Hugging Face hub ({why[:120].rstrip('.')}); put its config.json, model.safetensors "
-        f"and {PROCESSOR} in a folder and give encoder:FOLDER."
+        f"Hugging Face hub ({why[:120].rstrip('.')}); put its {files} in a folder and {give}."
     )
 
 
