@@ -1,7 +1,7 @@
 """A folder of weights in the format of Hugging Face transformers, from untrusted sources.
 
-Two kinds of file are read, and only here: ``config.json``, as plain values, and ``*.safetensors``.
-So no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
+Networks are read only here: from ``config.json``, as plain values, and from ``*.safetensors``. So
+no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
 """
 
 from __future__ import annotations
