@@ -105,7 +105,7 @@ class TextEncoder(Pretrained):
 
     def __call__(self, texts: Sequence[Tensor]) -> Tensor:
         """Features (n, k), float32 on the CPU, of the tokens of n texts."""
-        ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=self.padding)
+        ids = nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=self.padding)
         lengths = torch.tensor([len(tokens) for tokens in texts])
         mask = torch.arange(ids.shape[1]) < lengths[:, None]
         ids, mask = ids.long().to(self.device), mask.to(self.device)
