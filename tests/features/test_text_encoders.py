@@ -91,7 +91,9 @@ def test_pooling_ignores_the_padding(mode):
         ({"pooling_mode": "cls"}, ["cls"]),
         ({"pooling_mode": ["max", "mean"]}, ["max", "mean"]),
         ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": False}, ["max"]),
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, ["cls", "mean"]),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),
+        ({"pooling_mode": ["mean", "cls"], "pooling_mode_max_tokens": True}, ["mean", "cls"]),
+        ({"pooling_mode_weightedmean_tokens": False, "include_prompt": True}, ["mean"]),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, ["mean_sqrt_len_tokens"]),
         ({"pooling_mode_lasttoken": True}, ["lasttoken"]),
         ({"word_embedding_dimension": 16}, ["mean"]),
@@ -260,9 +262,11 @@ class TestFromAnybody:
         refused(folder, "cannot open the encoder")
 
     def test_an_unknown_pooling_is_refused(self, tmp_path):
-        settings = {"pooling_mode": "weightedmean"}
-        folder = write_text_model(tmp_path / "model", [("Pooling", settings)])
-        refused(folder, "it pools tokens by 'weightedmean'; known are cls, max, mean")
+        for i, settings in enumerate(
+            ({"pooling_mode": "weightedmean"}, {"pooling_mode_weightedmean_tokens": True})
+        ):
+            folder = write_text_model(tmp_path / str(i), [("Pooling", settings)])
+            refused(folder, "it pools tokens by 'weightedmean.*'; known are cls, max, mean")
 
     def test_a_tokenizer_that_is_missing_damaged_or_too_large(self, folder):
         write_tokenizer(folder, [*WORDS, "tram"])

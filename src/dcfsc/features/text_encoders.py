@@ -77,21 +77,14 @@ class TextEncoder(Pretrained):
             self.lowercase = lengths.get("do_lower_case") is True
             self.padding = int(getattr(self.network.config, "pad_token_id", None) or 0)
             self.tokenizer, tokens = _tokenizer_in(folder, part, self.max_length)
-            steps = [
-                self.pooling,
-                [str(step) for step in after],
-                self.max_length,
-                self.lowercase,
-                self.padding,
-            ]
-            # the number grows with the rules of this file
-            described = json.dumps([1, *steps]).encode()
+            kinds = [type(step).__name__ for step in after.modules()]
+            settings = [self.pooling, kinds, self.max_length, self.lowercase, self.padding]
+            described = json.dumps([1, *settings]).encode()  # 1 grows with the rules of this file
             states = (*state_bytes(self.network), *state_bytes(after))
             self.identity = digest(described, tokens, *states)
             self.network, self.after = self.network.eval().to(device), after.eval().to(device)
-            self.n_features = self([self.tokens("a text")]).shape[
-                1
-            ]  # which also shows that it takes texts
+            probe = self([self.tokens("a text")])  # which also shows that it takes texts
+            self.n_features = probe.shape[1]
             if not 0 < self.n_features <= MOST_FEATURES:
                 raise InputError(f"{title} gives {self.n_features} features of a text.")
 
@@ -126,15 +119,20 @@ def _mean(tokens: Tensor, mask: Tensor, power: float = 1.0) -> Tensor:
     return (tokens * weights).sum(dim=1) / weights.sum(dim=1) ** power
 
 
+def _last(tokens: Tensor, mask: Tensor) -> Tensor:
+    last = mask.sum(dim=1) - 1
+    return tokens.take_along_dim(last[:, None, None], dim=1)[:, 0]
+
+
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # in the order of their columns
     "cls": lambda tokens, mask: tokens[:, 0],
     "max": lambda tokens, mask: tokens.masked_fill(~mask[..., None], -torch.inf).amax(dim=1),
     "mean": _mean,
     "mean_sqrt_len_tokens": lambda tokens, mask: _mean(tokens, mask, 0.5),
-    "lasttoken": lambda tokens, mask: tokens[torch.arange(len(tokens)), mask.sum(dim=1) - 1],
+    "lasttoken": lambda tokens, mask: tokens.take_along_dim(mask.sum(1).view(-1, 1, 1) - 1, 1)[
+        :, 0
+    ],
 }
-
-
 FLAGS = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean"}
 
 
@@ -249,12 +247,11 @@ def _settings(folder: Path, part: str, pattern: re.Pattern[str]) -> dict[str, An
 def _pooling_in(folder: Path, part: str) -> list[str]:
     """The names of the poolings, whose vectors are joined."""
     settings = read_json(_config_of(folder, part))
-    named = settings.get("pooling_mode", [])
+    keys = (k for k, v in settings.items() if k.startswith("pooling_mode_") and v is True)
+    flags = [FLAGS.get(key, key) for key in (key.removeprefix("pooling_mode_") for key in keys)]
+    # before version 6 there were only flags, and their vectors were joined in a fixed order
+    named = settings.get("pooling_mode", sorted(flags, key=[*POOLINGS, *flags].index))
     modes = [named] if isinstance(named, str) else list(named)
-    for key, value in settings.items():  # as written before version 6
-        if key.startswith("pooling_mode_") and value is True:
-            mode = key.removeprefix("pooling_mode_")
-            modes.append(FLAGS.get(mode, mode))
     unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:
         raise InputError(
