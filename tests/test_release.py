@@ -16,7 +16,7 @@ from packaging.version import Version
 from dcfsc import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("encoders", "heic", "pandas", "plots", "research", "test")
+EXTRAS = ("encoders", "heic", "pandas", "plots", "research", "texts", "test")
 
 
 def claimed(extras: Sequence[str] = EXTRAS) -> dict[str, Version]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EnSC,
         KernelSSC,
         ScatteringFeatures,
+        TextEncoderFeatures,
         ViewClustering,
     )
     from .estimators.suggest import suggest_k
@@ -86,6 +87,7 @@ __all__ = [
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
+    "TextEncoderFeatures",
     "ViewClustering",
     "__version__",
     "load",

@@ -13,8 +13,8 @@ from samples import SelfExpressionTerm
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from dcfsc import TextEncoderFeatures, networks
 from dcfsc import affinity as affinities
-from dcfsc import networks
 from dcfsc.affinity import by_degrees
 from dcfsc.estimators.registry import FEATURES, METHODS
 from dcfsc.features.encoders import InputImages, TorchEncoder
@@ -26,7 +26,8 @@ ELSEWHERE = synthetic(20, 3, 2, 8, noise=0.3, random_state=1).X
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8)).astype(np.uint8)
 SMALL_IMAGES = IMAGES[:16, :5, :5].copy()
 POSITIVE = np.random.default_rng(3).normal(size=(80, 15)) + 0.5
-MODULE_OF_ENCODERS = "dcfsc.estimators.encoder_features.open_encoder"
+TEXTS = np.array([f"text {i} of {c}" for i in range(12) for c in "ab"])
+MODULE_OF_ENCODERS = "dcfsc.estimators.encoder_features"
 
 
 def tiny_encoder(name: Any, device: Any) -> TorchEncoder:
@@ -319,6 +320,19 @@ ESTIMATORS: Cases = {
             "cache": (None, "FOLDER", "file"),
             "device": ("cpu", "cuda:99", "refused"),
             "verbose": (False, True, "text"),
+        },
+    ),
+    "texts": (
+        TextEncoderFeatures,
+        TEXTS,
+        {"cache": None, "device": "cpu", "verbose": False},
+        {
+            "name": (None, "other", "output"),
+            "batch_size": (24, 3, "memory"),
+            "cache": (None, "FOLDER", "file"),
+            "device": ("cpu", "cuda:99", "refused"),
+            "verbose": (False, True, "text"),
+            "max_length": (None, 3, "output"),
         },
     ),
 }

@@ -27,9 +27,10 @@ from parameter_cases import (
     watched,
 )
 from sklearn.base import clone
+from tiny_texts import CharacterCounts
 
+from dcfsc import TextEncoderFeatures, suggest_k
 from dcfsc import affinity as affinities
-from dcfsc import suggest_k
 from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import FEATURES, METHODS
@@ -68,7 +69,8 @@ CLASSES = {
 
 @pytest.fixture(autouse=True)
 def a_small_encoder(monkeypatch):
-    monkeypatch.setattr(MODULE_OF_ENCODERS, tiny_encoder)
+    monkeypatch.setattr(f"{MODULE_OF_ENCODERS}.open_encoder", tiny_encoder)
+    monkeypatch.setattr(f"{MODULE_OF_ENCODERS}.open_text_encoder", CharacterCounts)
 
 
 @pytest.fixture
@@ -109,7 +111,11 @@ def parameters(cls):
 
 
 def test_every_public_class_is_here():
-    assert {cls for cls, *_ in ESTIMATORS.values()} == {*METHODS.values(), *FEATURES.values()}
+    assert {cls for cls, *_ in ESTIMATORS.values()} == {
+        *METHODS.values(),
+        *FEATURES.values(),
+        TextEncoderFeatures,
+    }
     public = [vars(affinities)[name] for name in affinities.__all__]
     made = {cls for cls in public if isinstance(cls, type) and hasattr(cls, "_table")}
     assert {cls for cls, _ in AFFINITIES.values()} == made

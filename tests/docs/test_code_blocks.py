@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from markdown_it import MarkdownIt
@@ -76,7 +77,7 @@ def small_encoder(name: str | None, device: torch.device) -> TorchEncoder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the blocks run: three kinds of small pictures, a matrix of features, small digits."""
+    """Where the blocks run: three kinds of small pictures, features, answers, small digits."""
     rng = np.random.default_rng(0)
     counts = {"my_images": 8, "new_images": 2, "my_photos": 8, "new_photos": 2}
     for name, count in counts.items():
@@ -90,6 +91,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(encoder_features, "default_place", lambda: tmp_path / "cache")
     data = dcfsc.io.synthetic(60, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
+    answers = ["The bus was late.", "The soup was cold.", "The staff were kind.", None] * 8
+    pd.DataFrame({"answer": answers}).to_csv(tmp_path / "answers.csv")
     load = dcfsc.io.load
 
     def few(spec: Any, **options: Any) -> Any:

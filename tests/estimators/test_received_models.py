@@ -157,7 +157,7 @@ CASES = [
     ("scattering", "values", {"sample_shape": [16, 16]}, "its components do not match"),
     ("encoder", "params", {"name": ["x"]}, "name=.* is not allowed"),
     ("encoder", "params", {"batch_size": -1}, "batch_size=-1 is not allowed"),
-    ("encoder", "values", {"n_features_out": 10**12}, "1000000000000 features of an image"),
+    ("encoder", "values", {"n_features_out": 10**12}, "1000000000000 features per image"),
 ]
 
 

@@ -36,12 +36,15 @@ import numpy as np
 import torch
 import watched
 from PIL import Image
+from safetensors.torch import save_file
+from tiny_texts import write_text_model
 
 from dcfsc import EncoderFeatures
 from dcfsc.estimators import encoder_features
 from dcfsc.estimators.registry import load_model
 from dcfsc.features.encoder_backends import open_encoder
 from dcfsc.features.encoders import InputImages, TorchEncoder
+from dcfsc.features.text_encoders import open_text_encoder
 from dcfsc.io import Dataset, feature_cache, load
 from dcfsc.journal import digest
 from dcfsc.runs.compare import compare_runs
@@ -104,6 +107,12 @@ def write_seeds(root: Path) -> None:
         os.unlink(root / "c")
     _write_weights(root / "weights")
     shutil.copytree(root / "weights/1", root / "bait/vit")
+    write_text_model(root / "texts/1")
+    dense = ("Dense", {"activation_function": "torch.nn.modules.activation.Tanh"})
+    write_text_model(root / "texts/2", [("Pooling", {"pooling_mode": "max"}), dense])
+    save_file({"linear.weight": torch.ones(5, 16)}, root / "texts/2/2_Dense/model.safetensors")
+    lengths = {"max_seq_length": 12, "do_lower_case": True}
+    (root / "texts/2/sentence_bert_config.json").write_text(json.dumps(lengths))
 
 
 def _write_weights(folder: Path) -> None:
@@ -266,6 +275,12 @@ def use_weights(folder: Path) -> None:
     assert found.shape == (2, encoder.n_features)
 
 
+def use_texts(folder: Path) -> None:
+    encoder = open_text_encoder(str(folder), CPU)
+    texts = [encoder.tokens(text) for text in ("the bus was late", "", "soup " * 100)]
+    assert encoder(texts).shape == (3, encoder.n_features)
+
+
 def _allowed(step: Callable[[], Any]) -> None:
     """Each command of its own: that one refuses does not keep the next from being tried."""
     try:
@@ -279,6 +294,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "model": use_model,
     "cache": use_cache,
     "weights": use_weights,
+    "texts": use_texts,
 }
 refusals: list[watched.InputError] = []
 

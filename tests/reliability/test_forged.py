@@ -25,7 +25,7 @@ def test_forged_ones_are_refused_or_do_no_harm():
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     assert found["failures"] == []
-    assert [row["mutations"] for row in found["kinds"]] == [EACH] * 4
+    assert [row["mutations"] for row in found["kinds"]] == [EACH] * 5
     refused = {row["kind"]: row["refused"] for row in found["kinds"]}
-    assert all(refused[kind] > EACH // 3 for kind in ("run", "model", "weights"))
+    assert all(refused[kind] > EACH // 3 for kind in ("run", "model", "weights", "texts"))
     assert all(row["peak_bytes"] < 1 << 30 for row in found["kinds"])

@@ -7,7 +7,7 @@ from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
-from .encoder_features import EncoderFeatures
+from .encoder_features import EncoderFeatures, TextEncoderFeatures
 from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .scattering_features import ScatteringFeatures
 from .sparse import SSC, SSCOMP, EnSC, KernelSSC
@@ -29,5 +29,6 @@ __all__ = [
     "EncoderFeatures",
     "KernelSSC",
     "ScatteringFeatures",
+    "TextEncoderFeatures",
     "ViewClustering",
 ]

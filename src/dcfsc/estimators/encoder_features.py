@@ -1,4 +1,4 @@
-"""Features of images from a pretrained network, for photographs."""
+"""Features of images and of texts from a pretrained network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from torch import Tensor
 
 from dcfsc.errors import InputError
 from dcfsc.features.encoder_backends import MOST_FEATURES, NameInFile, open_encoder
-from dcfsc.features.encoders import Encoder
+from dcfsc.features.encoders import Encoder, Pretrained
 from dcfsc.features.packaged_weights import packaged
+from dcfsc.features.text_encoders import FEWEST_TOKENS, TextEncoder, open_text_encoder
 from dcfsc.io import check_finite
 from dcfsc.io.feature_cache import FeatureCache, default_place
 from dcfsc.io.image_stream import StreamedImages
 from dcfsc.io.images import ImageSource, channels_first
+from dcfsc.io.texts import texts_of
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import NONE, PATH, VERBOSE, table, whole
 from dcfsc.progress import progress, stage
@@ -37,7 +39,93 @@ CHUNK = 256  # images cached together: an interruption loses at most so many
 
 
 @dataclass(eq=False, repr=False)
-class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
+class _PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
+    """What features of images and of texts have in common: their network, its name, the cache."""
+
+    name: str | None = None
+    _: KW_ONLY
+    batch_size: int | None = None
+    cache: Any = "auto"
+    device: Any = "auto"
+    verbose: bool | str = "auto"
+
+    _kind = "sample"
+    _table = table(
+        name=PATH | NONE,
+        batch_size=whole(1) | NONE,
+        cache=PATH | NONE,
+        device=DEVICE,
+        verbose=VERBOSE,
+    )
+
+    def _open(self, device: torch.device) -> Any:
+        raise NotImplementedError
+
+    def open(self) -> Any:
+        """The network of the present parameters, or one line saying why there is none."""
+        device = resolve_device(self.device)
+        wanted = self.name, str(device), getattr(self, "max_length", None)
+        opened_as, encoder = vars(self).get(OPEN, (None, None))
+        if encoder is None or opened_as != wanted:
+            encoder = self._open(device)
+            setattr(self, OPEN, [wanted, encoder])
+        return encoder
+
+    def _checked(self) -> Any:
+        """The network, which is opened again after a copy or a restart."""
+        encoder = self.open()
+        if encoder.identity != self.identity_:
+            raise InputError(
+                f"the encoder {encoder.title} is not the one that these features were made with: "
+                f"its weights, or how it prepares {self._kind}s, differ; fit again."
+            )
+        return encoder
+
+    def _cache(self, encoder: Pretrained) -> FeatureCache | None:
+        if self.cache is None:
+            return None
+        place = default_place() if self.cache == "auto" else Path(self.cache)
+        # -2: version 1 wrote no checksums
+        return FeatureCache(place, f"{encoder.identity[:32]}-{encoder.precision}-2")
+
+    def _known(self, cache: FeatureCache | None, digests: Sequence[bytes]) -> dict[int, np.ndarray]:
+        """Cached features by their place in ``digests``."""
+        known = {} if cache is None else cache.get(digests)
+        if any(features.shape != (self._n_features_out,) for features in known.values()):
+            raise InputError(f"the cache {self.cache} has no features of this encoder.")
+        return known
+
+    def _usable(self, encoder: Pretrained, features: Tensor) -> np.ndarray:
+        """What an encoder gave, as an array."""
+        if not torch.isfinite(features).all():
+            raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
+        if features.shape[1] != self._n_features_out:
+            raise InputError(f"the encoder {encoder.title} gives {features.shape[1]} features.")
+        return features.numpy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != OPEN}
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {
+            "encoder": self.encoder_,
+            "identity": self.identity_,
+            "sample_shape": list(self.sample_shape_),
+            "n_features_out": self._n_features_out,
+        }
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        if self.name is not None:
+            self.name = NameInFile(self.name)
+        self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
+        self.sample_shape_ = tuple(values["sample_shape"])
+        self._n_features_out = int(values["n_features_out"])
+        if not 0 < self._n_features_out <= MOST_FEATURES:
+            raise InputError(f"{self._n_features_out} features per {self._kind} are too many.")
+
+
+@dataclass(eq=False, repr=False)
+class EncoderFeatures(_PretrainedFeatures):
     """Features of images from a pretrained network: one vector per image.
 
     Use it for photographs: it matters more than any setting of a clustering method. Nothing is
@@ -76,22 +164,11 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
         ClosedFormSubspaceClustering(n_clusters=12).fit_predict(Z)
     """
 
-    name: str | None = None
-    _: KW_ONLY
-    batch_size: int | None = None
-    cache: Any = "auto"
-    device: Any = "auto"
-    verbose: bool | str = "auto"
-
+    _kind = "image"
     _images_only = True
 
-    _table = table(
-        name=PATH | NONE,
-        batch_size=whole(1) | NONE,
-        cache=PATH | NONE,
-        device=DEVICE,
-        verbose=VERBOSE,
-    )
+    def _open(self, device: torch.device) -> Encoder:
+        return open_encoder(self.name, device)
 
     def fit(self, X: Any, y: Any = None) -> EncoderFeatures:
         """Open the network for images X: files by their paths, (n, h, w), or (n, c, h, w)."""
@@ -119,10 +196,8 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
                 stop = min(start + CHUNK, len(X))
                 progress(start, len(X))
                 digests = self._digests(X, start, stop)
-                known = {} if cache is None else cache.get(digests)
+                known = self._known(cache, digests)
                 for place, features in known.items():
-                    if features.shape != out.shape[1:]:
-                        raise InputError(f"the cache {self.cache} has no features of this encoder.")
                     out[start + place] = features
                 bar.update(len(known))
                 missing = [i for i in range(stop - start) if i not in known]
@@ -144,11 +219,7 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
             batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + size]))
             batch = self._color(batch.to(encoder.device))
             features = encoder(encoder.images.cut(batch))
-            if not torch.isfinite(features).all():
-                raise InputError(f"the encoder {encoder.title} gives NaN or infinity.")
-            if features.shape[1] != out.shape[1]:
-                raise InputError(f"the encoder {encoder.title} gives {features.shape[1]} features.")
-            out[rows[start : start + size]] = features.numpy()
+            out[rows[start : start + size]] = self._usable(encoder, features)
             bar.update(len(batch))
 
     def _color(self, batch: Tensor) -> Tensor:
@@ -173,25 +244,6 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
             )
         return X
 
-    def open(self) -> Encoder:
-        """The network of the present parameters, or one line saying why there is none."""
-        wanted = self.name, str(resolve_device(self.device))
-        opened_as, encoder = vars(self).get(OPEN, (None, None))
-        if encoder is None or opened_as != wanted:
-            encoder = open_encoder(self.name, resolve_device(self.device))
-            setattr(self, OPEN, [wanted, encoder])
-        return encoder
-
-    def _checked(self) -> Encoder:
-        """The network, which is opened again after a copy or a restart."""
-        encoder = self.open()
-        if encoder.identity != self.identity_:
-            raise InputError(
-                f"the encoder {encoder.title} is not the one that these features were made with: "
-                "its weights, or how it prepares images, differ; fit again."
-            )
-        return encoder
-
     def _digests(self, X: Any, start: int, stop: int) -> list[bytes]:
         """Digests of samples start .. stop - 1: their bytes, and how these become pixels."""
         samples: Iterable[bytes]
@@ -202,37 +254,113 @@ class EncoderFeatures(FeatureTransformer, Persistent, Estimator):
             samples = (np.ascontiguousarray(row).tobytes() for row in np.asarray(X[start:stop]))
         return [hashlib.sha256(pixels.encode() + sample).digest() for sample in samples]
 
-    def _cache(self, encoder: Encoder) -> FeatureCache | None:
-        if self.cache is None:
-            return None
-        place = default_place() if self.cache == "auto" else Path(self.cache)
-        # -2: version 1 wrote no checksums
-        return FeatureCache(place, f"{encoder.identity[:32]}-{encoder.precision}-2")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k != OPEN}
-
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {}, {
-            "encoder": self.encoder_,
-            "identity": self.identity_,
-            "input_scale": self.input_scale_,
-            "sample_shape": list(self.sample_shape_),
-            "n_features_out": self._n_features_out,
-        }
+        tensors, values = super()._state()
+        return tensors, {**values, "input_scale": self.input_scale_}
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self.encoder_, self.identity_ = str(values["encoder"]), str(values["identity"])
-        if self.name is not None:
-            self.name = NameInFile(self.name)
-        elif (weights := packaged(self.encoder_)) is not None:  # the default may have changed
+        unnamed = self.name is None
+        super()._restore(tensors, values)
+        if unnamed and (weights := packaged(self.encoder_)) is not None:  # the default may change
             self.name = weights.name
         self.input_scale_ = float(values["input_scale"])
-        self.sample_shape_ = tuple(values["sample_shape"])
         self.n_features_in_ = self.sample_shape_[0]
-        self._n_features_out = int(values["n_features_out"])
-        if not 0 < self._n_features_out <= MOST_FEATURES:
-            raise InputError(f"{self._n_features_out} features of an image are too many.")
+
+
+@dataclass(eq=False, repr=False)
+class TextEncoderFeatures(_PretrainedFeatures):
+    """Features of texts from a pretrained network: one vector per text.
+
+    Texts of one meaning have similar vectors. Nothing is learned from the samples. Equal texts are
+    encoded once and get equal vectors. Features are cached on disk, so no text is encoded twice by
+    the same network, and an interrupted run resumes where it stopped.
+
+    Parameters
+    ----------
+    name : str or None
+        A name on the Hugging Face hub or the folder of a model of sentence-transformers or
+        transformers ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"). None is
+        "all-minilm-l6-v2", all-MiniLM-L6-v2 for English texts, which comes with a package.
+    batch_size : int or None
+        Texts per batch; None is 32 on a CPU and 256 on a GPU.
+    cache : "auto", None, or path
+        Folder for cached features: "auto" is a folder in the user's cache, None is no cache.
+    device : "auto", "cpu", "cuda", ...
+        On a GPU the network computes in bfloat16.
+    verbose : bool or "auto"
+        Show a progress bar; "auto" shows it only on a terminal.
+    max_length : int or None
+        Tokens per text, about four for three English words; the remainder of a longer text is
+        ignored. None is what the model was made for: 256 for the default.
+
+    Attributes
+    ----------
+    encoder_ : str
+        The name of the network.
+    identity_ : str
+        A digest of its weights and of how it prepares texts.
+
+    Examples
+    --------
+    ::
+
+        Z = TextEncoderFeatures().fit_transform(["The bus was late.", "My train is never on time."])
+        ClosedFormSubspaceClustering(n_clusters=12).fit_predict(Z)
+    """
+
+    _: KW_ONLY
+    max_length: int | None = None
+
+    _kind = "text"
+    _table = table(max_length=whole(FEWEST_TOKENS) | NONE)
+
+    def _open(self, device: torch.device) -> TextEncoder:
+        return open_text_encoder(self.name, device, self.max_length)
+
+    def fit(self, X: Any, y: Any = None) -> TextEncoderFeatures:
+        """Open the network for texts X: a list, array or Series of str."""
+        texts_of(X)
+        encoder = self.open()
+        self.sample_shape_ = ()
+        self.encoder_, self.identity_ = encoder.title, encoder.identity
+        self._n_features_out = encoder.n_features
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features (n, k) of texts X, float32."""
+        check_is_fitted(self)
+        encoder, texts = self._checked(), texts_of(X)
+        cache, places = (
+            self._cache(encoder),
+            {text: i for i, text in enumerate(dict.fromkeys(texts))},
+        )
+        digests = [hashlib.sha256(text.encode()).digest() for text in places]
+        out = np.empty((len(places), self._n_features_out), np.float32)
+        stage("computing features by %s", encoder.title)
+        with counting_bar(self.verbose, len(places), encoder.title) as bar:
+            known = self._known(cache, digests)
+            for place, features in known.items():
+                out[place] = features
+            bar.update(len(known))
+            tokens = {i: encoder.tokens(t) for t, i in places.items() if i not in known}
+            # texts of one length together; the order of X makes no difference
+            missing = sorted(tokens, key=lambda i: (-len(tokens[i]), digests[i]))
+            for start in range(0, len(missing), CHUNK):
+                rows = missing[start : start + CHUNK]
+                size = int(self.batch_size or encoder.batch_size)
+                for first in range(0, len(rows), size):
+                    batch = rows[first : first + size]
+                    out[batch] = self._usable(encoder, encoder([tokens[i] for i in batch]))
+                    bar.update(len(batch))
+                if cache is not None:
+                    cache.add([digests[i] for i in rows], out[rows])
+        return out[[places[text] for text in texts]]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = tags.input_tags.string = True
+        tags.input_tags.two_d_array = tags.input_tags.three_d_array = False
+        return tags
 
 
 def _are_paths(X: Any) -> bool:

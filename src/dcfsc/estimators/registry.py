@@ -16,7 +16,7 @@ from .closed_form import ClosedFormSubspaceClustering
 from .dcfsc import DCFSC
 from .deep import AutoencoderFeatures
 from .dsc import DSC
-from .encoder_features import EncoderFeatures
+from .encoder_features import EncoderFeatures, TextEncoderFeatures
 from .low_rank import ADSSC, EDSC, LRR, LRSC, LSR
 from .persistence import read_model
 from .scattering_features import ScatteringFeatures
@@ -106,7 +106,9 @@ def load_model(path: Any, device: Any = None) -> Any:
     """Read a saved estimator or transformer of any class."""
     header, _ = read_model(path)
     by_class: dict[str, Any] = {
-        cls.__name__: cls for cls in (*METHODS.values(), *FEATURES.values()) if hasattr(cls, "load")
+        cls.__name__: cls
+        for cls in (*METHODS.values(), *FEATURES.values(), TextEncoderFeatures)
+        if hasattr(cls, "load")
     }
     if header["class"] not in by_class:
         raise unknown_name("model class", header["class"], by_class)

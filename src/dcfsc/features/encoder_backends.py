@@ -27,12 +27,11 @@ from .encoders import (
     pooled,
 )
 from .packaged_weights import PackagedWeights, packaged
-from .weight_folders import CONFIG, network_in, own_file, read_json
+from .weight_folders import CONFIG, MODULES, network_in, own_file, read_json
 
-EXTRA = "pip install 'dcfsc[encoders]'"
 IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-PROCESSOR = PROCESSORS[0]
+FILES = f"config.json, model.safetensors and {PROCESSORS[0]}"
 # Their pooler is trained for a task of its own, or not at all; the first token is the image's.
 FIRST_TOKEN = ("vit", "deit", "beit", "vit_mae", "vit_msn")
 PREFERRED_OUTPUTS = ("image_embeds", "pooler_output", "embeddings", "features")
@@ -60,12 +59,12 @@ def installed(*packages: str) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
-def need(purpose: str, *packages: str) -> None:
+def need(purpose: str, *packages: str, extra: str = "encoders") -> None:
     if not installed(*packages):
         raise InputError(
             f"{purpose} needs the package{'s' * (len(packages) > 1)} {' and '.join(packages)}: "
-            f"{EXTRA}, or without a network put their wheels in a folder and pip install "
-            "--no-index --find-links FOLDER them."
+            f"pip install 'dcfsc[{extra}]', or without a network put their wheels in a folder and "
+            "pip install --no-index --find-links FOLDER them."
         )
 
 
@@ -104,7 +103,7 @@ class TransformersEncoder(TorchEncoder):
         folder = local_folder(name)
         disable_progress_bar()  # of reading weights that are on the disk
         with opening(name, "transformers"):
-            model = network_in(folder)
+            model, _ = network_in(folder)
             config = getattr(model.config, "vision_config", model.config)
             side = getattr(config, "image_size", None) or 224
             h, w = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
@@ -171,14 +170,18 @@ class OnnxEncoder(Encoder):
         return pooled(values)[:n]
 
 
-def local_folder(name: str) -> Path:
+def local_folder(
+    name: str,
+    files: str = FILES,
+    give: str = "give encoder:FOLDER",
+    opener: str = "EncoderFeatures",
+) -> Path:
     """The folder of a model: itself, or the hub's copy on this machine, fetched where it is not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / CONFIG).is_file():
+        if not any((folder / file).is_file() for file in (CONFIG, MODULES)):
             raise InputError(
-                f"{folder} holds no encoder: put config.json, model.safetensors and {PROCESSOR} "
-                "of a transformers model in it."
+                f"{folder} holds no encoder: put {files} of a transformers model in it."
             )
         return folder
     from huggingface_hub import snapshot_download
@@ -189,7 +192,7 @@ def local_folder(name: str) -> Path:
         for offline in (True,) if from_file else (True, False):
             try:
                 copy = snapshot_download(name, allow_patterns=wanted, local_files_only=offline)
-                if any(Path(copy).glob("*.safetensors")):
+                if any(Path(copy).rglob("*.safetensors")):
                     return Path(copy)
             except Exception as error:  # no such name, no network, no right to it
                 why = reason(error)
@@ -197,12 +200,11 @@ def local_folder(name: str) -> Path:
         raise InputError(
             f"these features were made with the encoder {name[:200]!r}, which is not on this "
             f"machine, and a name in a file is not fetched; if you trust it, fetch it first: "
-            f"EncoderFeatures({name[:200]!r}).open()."
+            f"{opener}({name[:200]!r}).open()."
         )
     raise InputError(
         f"there is no folder {name!r}, and no encoder of that name could be fetched from the "
-        f"Hugging Face hub ({why[:120].rstrip('.')}); put its config.json, model.safetensors "
-        f"and {PROCESSOR} in a folder and give encoder:FOLDER."
+        f"Hugging Face hub ({why[:120].rstrip('.')}); put its {files} in a folder and {give}."
     )
 
 

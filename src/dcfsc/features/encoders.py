@@ -72,18 +72,25 @@ class InputImages:
         return (pixels.float() - mean) / std
 
 
-class Encoder(ABC):
-    """A pretrained network that maps images to vectors."""
+class Pretrained:
+    """A pretrained network that maps samples to vectors; on a GPU it may compute in bfloat16."""
 
     title: str  # the name that people read
-    images: InputImages
-    identity: str  # a digest of its weights and of how images are prepared
-    device: torch.device = torch.device("cpu")  # where images should be before they are resized
+    identity: str  # a digest of its weights and of how samples are prepared
+    n_features: int
+    device: torch.device = torch.device("cpu")
     precision: str = "float32"  # features of another precision differ in their last digits
-    batch_size: int = CPU_BATCH
+    batch_size: int
+
+
+class Encoder(Pretrained, ABC):
+    """A pretrained network that maps images to vectors; ``device`` is where they are resized."""
+
+    images: InputImages
+    batch_size = CPU_BATCH
 
     @cached_property
-    def n_features(self) -> int:
+    def n_features(self) -> int:  # type: ignore[override]
         """Number of features per image."""
         return self(torch.zeros(1, 3, *self.images.size)).shape[1]
 

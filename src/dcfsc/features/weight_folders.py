@@ -1,7 +1,7 @@
 """A folder of weights in the format of Hugging Face transformers, from untrusted sources.
 
-Two kinds of file are read, and only here: ``config.json``, as plain values, and ``*.safetensors``.
-So no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
+Networks are read only here: from ``config.json``, as plain values, and from ``*.safetensors``. So
+no Python of the folder runs, nothing is unpickled, and nothing that a file names is followed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor
 from dcfsc.errors import InputError, reason
 from dcfsc.files import read_json as read_json_file
 
-CONFIG, WEIGHTS = "config.json", re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+CONFIG, MODULES = "config.json", "modules.json"
+WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
 # What a config says about code, sources and classes; features need none of it.
 UNUSED = {"auto_map", "_name_or_path", "name_or_path", "architectures", "transformers_version"} | {
     *("id2label", "label2id", "num_labels", "pretrained_cfg", "custom_pipelines", "license"),
@@ -50,27 +51,28 @@ def read_json(file: Path) -> dict[str, Any]:
     raise InputError(f"{file} holds no object.")
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder, by name."""
-    names = sorted(path.name for path in folder.iterdir() if WEIGHTS.fullmatch(path.name))
+def read_weights(folder: Path, part: str = "") -> dict[str, Tensor]:
+    """All tensors of the folder, or of the folder ``part`` in it, by name."""
+    place = folder / part
+    names = sorted(path.name for path in place.iterdir() if WEIGHTS.fullmatch(path.name))
     whole = [name for name in names if name == "model.safetensors"]
-    files = [own_file(folder, name) for name in whole or names]
+    files = [own_file(folder, f"{part}/{name}" if part else name) for name in whole or names]
     if not files or None in files:
         raise InputError(
-            f"{folder} has no model.safetensors of its own; weights in another format, such as "
+            f"{place} has no model.safetensors of its own; weights in another format, such as "
             "pytorch_model.bin, are not read: save them as safetensors."
         )
     return {name: value for file in files if file for name, value in load_file(file).items()}
 
 
-def network_in(folder: Path) -> Any:
-    """The network of a folder, a class of transformers itself."""
+def network_in(folder: Path, part: str = "") -> tuple[Any, list[str]]:
+    """The network of a folder, a class of transformers itself, and names of weights it lacks."""
     from transformers import CONFIG_MAPPING, AutoModel
 
-    file = own_file(folder, CONFIG)
+    file = own_file(folder, f"{part}/{CONFIG}" if part else CONFIG)
     if file is None:
-        raise InputError(f"{folder} has no {CONFIG} of its own.")
-    values, weights = read_json(file), read_weights(folder)
+        raise InputError(f"{folder / part} has no {CONFIG} of its own.")
+    values, weights = read_json(file), read_weights(folder, part)
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise InputError(
@@ -91,9 +93,15 @@ def network_in(folder: Path) -> Any:
         empty = AutoModel.from_config(config, trust_remote_code=False)
     if sum(v.numel() for v in (*empty.parameters(), *empty.buffers())) > 2 * size + SPARE_WEIGHTS:
         raise InputError("its network is larger than its weights.")
-    return type(empty).from_pretrained(
-        None, config=config, state_dict=weights, dtype=torch.float32, local_files_only=True
+    network, loading = type(empty).from_pretrained(
+        None,
+        config=config,
+        state_dict=weights,
+        dtype=torch.float32,
+        local_files_only=True,
+        output_loading_info=True,
     )
+    return network, sorted(loading["missing_keys"])
 
 
 def _used(values: dict[str, Any]) -> dict[str, Any]:
