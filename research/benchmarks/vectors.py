@@ -22,7 +22,7 @@ from .problems import SUBSET, codes
 
 FILE = Path(__file__).with_name("vectors.toml")
 HALVES = ("first", "second")
-MOST_CACHED, MOST_DRAWN = 6000, 3000  # rows of a problem in a cache, and of a draw
+MOST_CACHED, MOST_DRAWN = 4000, 3000  # rows of a problem in a cache, and of a draw
 WHOLE = 0.9  # the share of the rows that a draw takes of a small problem
 SMALLEST_SHARE = 0.2  # of the largest class, for the smallest class of an unbalanced problem
 
@@ -64,6 +64,7 @@ def made(
     scale: str = "raw",
     classes: int | None = None,
     unbalanced: bool = False,
+    half_precision: bool = False,
     **options: Any,
 ) -> Samples:
     """A problem from its source; rows with missing values and constant columns are dropped."""
@@ -82,7 +83,7 @@ def made(
         X = X.astype(np.float64)
         center = X.mean(axis=0) if scale == "z" else 0.0
         X = ((X - center) / X.std(axis=0)).astype(np.float32)
-    return X, codes(y)
+    return X.astype(np.float16) if half_precision else X, codes(y)
 
 
 def _unbalanced(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -106,7 +107,7 @@ def draw(problem: Problem, seed: int) -> Samples:
 
 
 def write_cache(half: str, folder: Path | str) -> None:
-    """Write a file for every problem of a half, with at most 6,000 of its rows."""
+    """Write a file for every problem of a half, with at most 4,000 of its rows."""
     place = Path(folder, half)
     place.mkdir(parents=True, exist_ok=True)
     for problem in problems(half):
