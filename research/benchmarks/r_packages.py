@@ -86,7 +86,7 @@ def converted(content: bytes) -> Any:
     try:
         import rdata
     except ImportError as error:
-        raise InputError("data of R packages need rdata: pip install 'dcfsc[research]'") from error
+        raise InputError("data of R packages need rdata: pip install 'dcfsc[problems]'") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # classes of R that have no counterpart
         return rdata.conversion.convert(rdata.parser.parse_data(content))

