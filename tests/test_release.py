@@ -44,7 +44,7 @@ def test_every_import_is_declared() -> None:
     names = {"PIL": "pillow", "sklearn": "scikit-learn"}
     own = {"dcfsc", "research"}
     brought = {"triton"}  # by PyTorch, where there is a GPU that it is for
-    for room, extras in (("src", EXTRAS[:-1]), ("research", (*EXTRAS, "peers"))):
+    for room, extras in (("src", EXTRAS[:-1]), ("research", (*EXTRAS, "peers", "problems"))):
         imported = set()
         for file in (ROOT / room).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
