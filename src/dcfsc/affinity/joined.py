@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import scipy.sparse as sp
 
 from dcfsc.graphs import Graph, read_affinity
 from dcfsc.parameters import NONE, instance_of, real, table
 
-from .topk import TopK
+from .topk import TopK, by_degrees
 
 if TYPE_CHECKING:
     from dcfsc.self_expression import Operator
@@ -50,12 +49,3 @@ class Joined(TopK):
 def _sum(A: sp.csr_array, other: sp.csr_array, operator: Operator) -> Graph:
     place = operator.device if operator.device.type == "cuda" else None
     return read_affinity(sp.csr_array(by_degrees(A) + other), place)
-
-
-def by_degrees(A: sp.csr_array) -> sp.csr_array:
-    """D^-1/2 A D^-1/2 with the degrees D of A; a sample without neighbors stays without."""
-    degrees = np.asarray(A.sum(axis=1)).ravel()
-    scale = np.zeros_like(degrees)
-    np.divide(1.0, np.sqrt(degrees), out=scale, where=degrees > 0)
-    D = sp.diags_array(scale)
-    return sp.csr_array(D @ A @ D)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dcfsc")
 
 LARGEST_K = 64
+SCALE = 6  # the nearest other, in number, whose distance is a sample's scale
 FEW_OPPOSITES = 0.25  # half way between none and the half that subspaces through the origin have
 
 
@@ -48,7 +49,9 @@ class TopK(Checked):
     ``search="approximate"`` takes nearly the largest, from a search that looks at a small share of
     the pairs and measures what it misses. It is never chosen unless asked for.
 
-    An operator with several neighbor lists has the sum of their graphs.
+    An operator with several neighbor lists has the sum of their graphs. Lists that an operator
+    calls ``locally_scaled`` have the weights of :func:`locally_scaled`, and are added after each
+    graph is scaled by its degrees.
 
     Memory N k: the N x N matrix never exists where the operator finds its top k without
     it, as the closed form does. The graph is put together where the coefficients live.
@@ -98,7 +101,13 @@ class TopK(Checked):
 
     def _graph(self, operator: Operator, lists: Sequence[tuple[Tensor, Tensor]], k: int) -> Graph:
         """The graph of the k nearest of each list; the sum of the graphs of several."""
-        matrices = [self._matrix(operator, neighbors, k) for neighbors in lists]
+        local = operator.locally_scaled if self._by_cosine(operator) else ()
+        matrices = [
+            self._matrix(operator, neighbors, k, place in local)
+            for place, neighbors in enumerate(lists)
+        ]
+        if local and len(matrices) > 1:  # weights of different kinds
+            matrices = [by_degrees(A) for A in matrices]
         return trusted(sum(matrices[1:], start=matrices[0]), operator.device)
 
     def _neighbors(self, operator: Operator, k: int) -> list[tuple[Tensor, Tensor]]:
@@ -148,8 +157,14 @@ class TopK(Checked):
     def _has_cosines(self, operator: Operator) -> bool:
         return self.scale in ("auto", "cosine") and isinstance(operator, RanksByCosine)
 
-    def _matrix(self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int) -> sp.csr_array:
+    def _matrix(
+        self, operator: Operator, neighbors: tuple[Tensor, Tensor], k: int, local: bool
+    ) -> sp.csr_array:
+        if local:
+            k = min(k + k // 4, neighbors[1].shape[1])
         weights, columns = neighbors[0][:, :k], neighbors[1][:, :k]
+        if local:
+            return sparse_symmetric(locally_scaled(weights, columns), columns, operator.n)
         weights = self._scaled(operator, weights, columns)
         return sparse_symmetric(weights**self.power, columns, operator.n)
 
@@ -171,6 +186,27 @@ class TopK(Checked):
             return weights
         largest = weights[:, :1]
         return weights / largest.masked_fill(largest == 0, 1.0)
+
+
+def locally_scaled(cosines: Tensor, columns: Tensor) -> Tensor:
+    """exp(-d_ij^2 / (s_i s_j)) (N, k), d^2 = 1 - cosine, s_i = d of the ``SCALE``-th nearest.
+
+    A distance counts by those of the two samples' other neighbors (Zelnik-Manor and Perona, 2004).
+    Where copies of a sample are its nearest, s_i is a tenth of the mean.
+    """
+    squares = (1.0 - cosines).clamp_min(0.0)
+    scales = squares[:, min(SCALE, squares.shape[1]) - 1].sqrt()
+    scales = scales.clamp_min(max(0.1 * float(scales.mean()), torch.finfo(scales.dtype).tiny))
+    return torch.exp(-squares / (scales[:, None] * scales[columns]))
+
+
+def by_degrees(A: sp.csr_array) -> sp.csr_array:
+    """D^-1/2 A D^-1/2 with the degrees D of A; a sample without neighbors stays without."""
+    degrees = np.asarray(A.sum(axis=1)).ravel()
+    scale = np.zeros_like(degrees)
+    np.divide(1.0, np.sqrt(degrees), out=scale, where=degrees > 0)
+    D = sp.diags_array(scale)
+    return sp.csr_array(D @ A @ D)
 
 
 def sparse_symmetric(weights: Tensor, columns: Tensor, n: int) -> sp.csr_array:

@@ -136,12 +136,17 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         return Recipe(shape, n_clusters, affinity=make, assign=self.assign)
 
     def _cluster(
-        self, X: Any, operator: Operator, n_clusters: int, random_state: np.random.RandomState
+        self,
+        X: Any,
+        operator: Operator,
+        n_clusters: int,
+        random_state: np.random.RandomState,
+        order: np.ndarray | None = None,
     ) -> None:
         """Set the attributes that all estimators have, from ``coefficients_`` to ``confidence_``.
 
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
-        coefficients say.
+        coefficients say. ``order`` is for :func:`dcfsc.pipeline.partition`.
         """
         recipe, groups = self._recipe(n_clusters), groups_of_equal_samples(X, n_clusters)
         self.coefficients_ = operator
@@ -152,7 +157,8 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         stage("linking %s samples to each other", f"{operator.n:,}")
         graph = graph_of(operator, recipe)
         stage("cutting the graph into %d clusters", n_clusters)
-        self._take_partition(partition(graph, recipe, random_state, groups), graph)
+        result = partition(graph, recipe, random_state, groups, order=order)
+        self._take_partition(result, graph)
 
     def cut(self, n_clusters: int) -> Self:
         """The same fit with fewer clusters: a model that shares the graph and the eigenvectors.

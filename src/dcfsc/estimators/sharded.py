@@ -125,6 +125,7 @@ class _Neighbors(RankedByCosine):
         self._operator, self._counts = operator, counts
         self.n, self.device, self.dtype = sum(counts), operator.device, operator.dtype
         self.leverage = None if leverage is None else leverage.to(operator.device)
+        self.locally_scaled = operator.locally_scaled
 
     def rows(self, start: int, stop: int) -> Tensor:
         raise InputError("the N x N coefficients need all samples in one process.")

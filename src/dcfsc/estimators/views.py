@@ -268,6 +268,7 @@ eigenvalues_
             subspace_dim=self.subspace_dim,
             affinity=self.affinity,
             assign=self.assign,
+            representation="given",
             device=self.device,
             random_state=random_state,
         )

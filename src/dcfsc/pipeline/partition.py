@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.random import RandomState
 from torch import Tensor
 
 from dcfsc import spectral
 from dcfsc.affinity import TopK
-from dcfsc.graphs import Graph, NormalizedAffinity, read_affinity
+from dcfsc.graphs import Graph, NormalizedAffinity, read_affinity, trusted
 from dcfsc.self_expression import Operator
 from dcfsc.spectral import Embedding, Memberships
 
@@ -26,6 +27,25 @@ class Partition:
     labels: np.ndarray
     memberships: Memberships
     embedding: Embedding | None = None
+
+    def reordered(self, order: np.ndarray) -> Partition:
+        """The partition of the samples in another order; clusters by their first samples."""
+        labels, number = renumbered(self.labels[order])
+        sure = self.memberships
+        clusters = number[sure.clusters[order]].astype(sure.clusters.dtype)
+        memberships = Memberships(clusters, sure.probabilities[order], sure.n_clusters)
+        embedding = None if self.embedding is None else self.embedding.reordered(order)
+        return Partition(labels, memberships, embedding)
+
+
+def renumbered(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels by first appearance, and the new number of each old one; empty clusters come last."""
+    present, first = np.unique(labels, return_index=True)
+    seen = present[np.argsort(first)]
+    everyone = np.arange(int(labels.max()) + 1)
+    order = np.concatenate([seen, np.setdiff1d(everyone, seen)])
+    number = np.argsort(order)
+    return number[labels], number
 
 
 def graph_of(operator: Operator, recipe: Recipe) -> Graph:
@@ -44,11 +64,18 @@ def partition(
     rng: RandomState,
     labels: np.ndarray | None = None,
     shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
+    order: np.ndarray | None = None,
 ) -> Partition:
     """Cut a graph into ``recipe.n_clusters`` clusters.
 
     ``labels`` that are known already are not looked for. ``shared`` is for :func:`spectral.embed`.
+    ``order`` is one of the samples that does not depend on how they are given: the random starts of
+    eigenvectors and k-means are then theirs, and not their places'.
     """
+    if order is not None:
+        ordered = trusted(sp.csr_array(graph.on_host[order][:, order]), graph.device)
+        known = None if labels is None else labels[order]
+        return partition(ordered, recipe, rng, known, shared).reordered(np.argsort(order))
     embedding = _embedded(graph, recipe, rng, shared)
     if labels is not None:
         return Partition(labels, spectral.certain(labels, recipe.n_clusters), embedding)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
+
 from dcfsc.affinity import TopK
+from dcfsc.neighbors import unit_rows
 from dcfsc.self_expression import target_dof
 
 # The dimension m of a subspace where nobody gives one, chosen with labels on data that the default
@@ -37,6 +40,10 @@ class Recipe:
         """The effective degrees of freedom tr H = K m of the closed form."""
         m = SUBSPACE_DIM if self.subspace_dim is None else self.subspace_dim
         return target_dof(self.n_clusters, m)
+
+    def scaled(self, X: Tensor) -> Tensor:
+        """Samples (n, d) as most representations take them: at unit length, unless turned off."""
+        return unit_rows(X) if self.unit_length else X
 
     @property
     def ridge_given(self) -> bool:

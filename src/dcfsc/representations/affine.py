@@ -93,7 +93,7 @@ class AffineSubspaces(Representation):
 
     def solve_part(self, part: Part) -> Operator:
         alone = AffineSubspaces(self.recipe)
-        return alone.solve(alone.fit_transform(part.Z))
+        return alone.solve(alone.fit_transform(part.X))
 
     def fit_transform(self, Z: Tensor) -> Tensor:
         if self._fitted is None:

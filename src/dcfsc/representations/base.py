@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from dcfsc.errors import InputError
-from dcfsc.neighbors import unit_rows
 from dcfsc.pipeline import Recipe
 from dcfsc.self_expression import ClosedForm, Operator, smaller_gram, solve, solve_for_dof
 
@@ -21,10 +20,11 @@ class Part:
     # No cached_property: in Python 3.11 it has one lock for all parts, which threads wait for.
     _closed_form: ClosedForm | None = None
 
-    def __init__(self, Z: Tensor, index: Tensor, recipe: Recipe, gram: Tensor | None = None):
-        """``gram`` is what :attr:`gram` says, if it is known."""
+    def __init__(self, X: Tensor, index: Tensor, recipe: Recipe, gram: Tensor | None = None):
+        """``X`` are all samples as given; ``gram`` is what :attr:`gram` says, if it is known."""
         self.index, self.recipe, self._gram = index, recipe, gram
-        self.Z = Z[index]
+        self.X = X[index]
+        self.Z = recipe.scaled(self.X)
 
     @property
     def gram(self) -> Tensor:
@@ -95,7 +95,7 @@ class Representation(ABC):
 
     def rows(self, X: Tensor) -> Tensor:
         """The rows Z that it takes of samples X (n, d) as given."""
-        return X if self.keeps_lengths or not self.recipe.unit_length else unit_rows(X)
+        return X if self.keeps_lengths else self.recipe.scaled(X)
 
     def prepare(self, Z: Tensor) -> None:  # noqa: B027
         """Find in the sample Z (n, d) what its parts share; :meth:`fit_transform` takes it next."""

@@ -19,26 +19,20 @@ from torch import Tensor
 
 from dcfsc.neighbors import unit_rows
 from dcfsc.pipeline import Recipe
-from dcfsc.self_expression import CosineForm, Operator
+from dcfsc.self_expression import Operator
 
-from .base import Part, Representation, is_image, need_unit_length_without_ridge, restored
+from .base import Part, is_image, restored
+from .clouds import Joined
 
 FEWEST_FEATURES = 100
 MOST_NONZERO = 0.1  # images of digits have twice as much ink
 
 
-class Counts(Representation):
-    """Counts by their logarithms, each feature weighted by how rare it is."""
+class Counts(Joined):
+    """Counts by their logarithms, each feature weighted by how rare it is; compared as clouds."""
 
     name = "counts"
-    has_ridge = False
-    learns = True
-    keeps_lengths = True
     weights: Tensor
-
-    @classmethod
-    def obstacle(cls, recipe: Recipe) -> str | None:
-        return need_unit_length_without_ridge(cls.name, recipe)
 
     @classmethod
     def considered(cls, recipe: Recipe) -> bool:
@@ -53,20 +47,24 @@ class Counts(Representation):
 
     def solve_part(self, part: Part) -> Operator:
         alone = Counts(self.recipe)
-        return alone.solve(alone.fit_transform(part.Z))
+        return alone.solve(alone.fit_transform(part.X))
 
     def fit_transform(self, Z: Tensor) -> Tensor:
         self.weights = torch.log((1.0 + len(Z)) / (1.0 + (Z != 0).sum(dim=0, dtype=Z.dtype)))
+        self._learn(self._weighted(Z))
         return self.transform(Z)
 
     def transform(self, Z: Tensor) -> Tensor:
+        return super().transform(self._weighted(Z))
+
+    def _weighted(self, Z: Tensor) -> Tensor:
         return unit_rows(Z.sign() * Z.abs().log1p() * self.weights)
 
-    def solve(self, R: Tensor) -> CosineForm:
-        return CosineForm(R)
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {"weights": self.weights}, {}
+        tensors, values = super().state()
+        return tensors | {"weights": self.weights}, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
-        self.weights = restored(tensors, "weights", self.row_shape, device)
+        width = (math.prod(self.recipe.sample_shape),)
+        self.weights = restored(tensors, "weights", width, device)
+        super().restore(tensors, values, device)

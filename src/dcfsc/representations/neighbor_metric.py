@@ -41,6 +41,7 @@ from .base import (
     restored,
     scan_flops,
 )
+from .clouds import Cosine
 
 TOPK = TopK()
 MOST_FEATURES = 4096  # a d x d factor of more costs minutes and gigabytes
@@ -96,6 +97,7 @@ class NeighborMetricTwice(NeighborMetric):
     @classmethod
     def considered(cls, recipe: Recipe) -> bool:
         few = int(np.prod(recipe.sample_shape)) <= MOST_FEATURES
+        few = few and not Cosine.considered(recipe)  # which fits most vectors better
         return few and cls.obstacle(recipe) is None
 
 

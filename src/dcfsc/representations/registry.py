@@ -12,6 +12,7 @@ from dcfsc.pipeline import Recipe
 
 from .affine import AffineSubspaces
 from .base import Representation
+from .clouds import Columns, Cosine, Joined, Ranks
 from .counts import Counts
 from .given import Given
 from .neighbor_metric import NeighborMetric, NeighborMetricTwice
@@ -21,7 +22,11 @@ from .scattering import ScatteringMetric
 # stable by a margin.
 REPRESENTATIONS: tuple[type[Representation], ...] = (
     ScatteringMetric,
+    Ranks,
+    Joined,
     Given,
+    Cosine,
+    Columns,
     NeighborMetric,
     NeighborMetricTwice,
     AffineSubspaces,

@@ -85,11 +85,10 @@ def choose(
     candidates = [candidate for candidate, suits in suited if suits is None]
     if len(candidates) == 1 or not enough_samples(len(sample), recipe.n_clusters):
         return next(c for c in candidates if not c.learns), {}
-    rows = candidates[0].rows(sample)
-    margin = candidates[0].head_start(rows)
+    margin = candidates[0].head_start(candidates[0].rows(sample))
     if margin == math.inf:
         return candidates[0], {}
-    chosen, scores = race(candidates, rows, recipe, MARGIN if margin is None else margin)
+    chosen, scores = race(candidates, sample, recipe, MARGIN if margin is None else margin)
     shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
     logger.info("representation: %s (stability: %s)", chosen.name, shown)
     return chosen, scores

@@ -131,7 +131,7 @@ def suggest(Z: Tensor, recipe: Recipe, name: str, largest: int, seed: int) -> Su
     rows = chosen.rows(Z)
     if not compared or len(Z) > MOST_SAMPLES:
         chosen.prepare(rows)
-    graphs = _graphs(chosen, rows, largest, seed)
+    graphs = _graphs(chosen, Z, largest, seed)
     candidates = _ranked(graphs, seed)
     eigenvalues = _nearest(graphs, candidates[0].k).values
     return Suggestion(candidates, eigenvalues, len(Z), "closed-form", chosen.name)
@@ -177,11 +177,9 @@ class TrialGraph:
         return np.bincount(labels, minlength=k), coupling(self.affinity, labels, parts, k)
 
 
-def _graphs(
-    representation: Representation, rows: Tensor, largest: int, seed: int
-) -> list[TrialGraph]:
-    """Graphs of the rows for several numbers of clusters and sizes of neighborhoods."""
-    everything = torch.arange(len(rows), device=rows.device)
+def _graphs(representation: Representation, Z: Tensor, largest: int, seed: int) -> list[TrialGraph]:
+    """Graphs of the samples Z for several numbers of clusters and sizes of neighborhoods."""
+    everything = torch.arange(len(Z), device=Z.device)
     recipe = representation.recipe
     counts = np.unique(np.geomspace(2, largest, MADE_FOR).round().astype(int)).tolist()
     sizes = NEIGHBORHOODS if isinstance(recipe.affinity, TopK) else (1.0,)
@@ -189,7 +187,7 @@ def _graphs(
     def solved(k: int) -> Any:
         own = copy.copy(representation)
         own.recipe = replace(recipe, n_clusters=k)
-        return own.solve_part(Part(rows, everything, own.recipe))
+        return own.solve_part(Part(Z, everything, own.recipe))
 
     def make(item: tuple[int, Any, float]) -> TrialGraph:
         k, operator, size = item
@@ -203,7 +201,7 @@ def _graphs(
     operators = [(k, solved(k)) for k in counts]
     items = [(k, o, size) for k, o in operators for size in sizes]
     stage("looking at %d graphs", len(items))
-    return one_a_core(make, items, rows.device)
+    return one_a_core(make, items, Z.device)
 
 
 def _nearest(graphs: Sequence[TrialGraph], k: int) -> TrialGraph:

@@ -50,18 +50,18 @@ def enough_samples(n: int, n_clusters: int) -> bool:
     return n > max(2 * n_clusters, ROOM) / SHARE
 
 
-def stability_of(candidate: Representation, Z: Tensor, recipe: Recipe) -> float:
-    """How well partitions of random parts of the rows Z (n, d) agree."""
-    candidate.prepare(Z)
+def stability_of(candidate: Representation, X: Tensor, recipe: Recipe) -> float:
+    """How well partitions of random parts of the samples X (n, d) agree."""
+    candidate.prepare(candidate.rows(X))
     agreements = {candidate.name: Agreements(recipe.n_clusters)}
-    _compare([candidate], _parts(Z, recipe, 1)[:LEAST_PARTS], len(Z), agreements)
+    _compare([candidate], _parts(X, recipe, 1)[:LEAST_PARTS], len(X), agreements)
     return agreements[candidate.name].mean
 
 
 def race(
-    candidates: Sequence[Representation], Z: Tensor, recipe: Recipe, margin: float = MARGIN
+    candidates: Sequence[Representation], X: Tensor, recipe: Recipe, margin: float = MARGIN
 ) -> tuple[Representation, dict[str, float]]:
-    """The candidate to take for samples like Z (n, d), and the stability of each, by name.
+    """The candidate to take for samples like X (n, d), and the stability of each, by name.
 
     The first candidate is preferred. Another one leaves the race where it can no longer lead by the
     margin; the race ends where all others have left, or the best of those that lead is known.
@@ -69,14 +69,14 @@ def race(
     favorite, others = candidates[0], list(candidates[1:])
     for candidate in candidates:
         stage("preparing the representation %s", candidate.name)
-        candidate.prepare(Z)
+        candidate.prepare(candidate.rows(X))
     agreements = {c.name: Agreements(recipe.n_clusters) for c in candidates}
     leads: dict[str, Lead] = {}
-    parts = _parts(Z, recipe, len(candidates))
+    parts = _parts(X, recipe, len(candidates))
     for number in range(LEAST_PARTS, PARTS + 1):
         stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
         new = parts[:number] if number == LEAST_PARTS else parts[number - 1 : number]
-        _compare([favorite, *others], new, len(Z), agreements)
+        _compare([favorite, *others], new, len(X), agreements)
         reference = agreements[favorite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
         others = [c for c in others if leads[c.name].highest > margin]
@@ -103,18 +103,18 @@ def _compare(
         agreements[candidate.name].add(everywhere)
 
 
-def _parts(Z: Tensor, recipe: Recipe, candidates: int) -> list[Part]:
-    """Random parts of as many rows of Z (n, d) as are judged.
+def _parts(X: Tensor, recipe: Recipe, candidates: int) -> list[Part]:
+    """Random parts of as many samples of X (n, d) as are judged.
 
     Parts have most rows in common. So where several candidates are compared, and parts have no more
     rows than columns, all share the products of rows Z Z'.
     """
-    judged = torch.from_numpy(judged_rows(len(Z), recipe.n_clusters)).to(Z.device)
-    chosen = [torch.from_numpy(among).to(Z.device) for among in random_parts(len(judged))]
-    if candidates == 1 or len(chosen[0]) > Z.shape[1]:
-        return [Part(Z, judged[among], recipe) for among in chosen]
-    products = outer_gram(Z[judged])
-    return [Part(Z, judged[a], recipe, products[a[:, None], a]) for a in chosen]
+    judged = torch.from_numpy(judged_rows(len(X), recipe.n_clusters)).to(X.device)
+    chosen = [torch.from_numpy(among).to(X.device) for among in random_parts(len(judged))]
+    if candidates == 1 or len(chosen[0]) > X.shape[1]:
+        return [Part(X, judged[among], recipe) for among in chosen]
+    products = outer_gram(recipe.scaled(X[judged]))
+    return [Part(X, judged[a], recipe, products[a[:, None], a]) for a in chosen]
 
 
 def clustered(candidate: Representation, part: Part) -> np.ndarray:

@@ -16,6 +16,7 @@ from .kernel import kernel_matrix, kernel_sparse_self_expression
 from .low_rank import low_rank_representation, low_rank_subspace
 from .matching_pursuit import orthogonal_matching_pursuit
 from .operator import Coding, InnerProducts, Operator, RankedByCosine, Solution
+from .reranked import NearestForm, RerankedForm
 from .sample_form import SampleForm
 from .solve import solve, solve_for_dof
 from .sparse import sparse_self_expression
@@ -29,8 +30,10 @@ __all__ = [
     "InnerProducts",
     "LambdaPath",
     "MirroredCosineForm",
+    "NearestForm",
     "Operator",
     "RankedByCosine",
+    "RerankedForm",
     "RidgeFactor",
     "SampleForm",
     "Solution",

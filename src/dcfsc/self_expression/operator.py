@@ -39,6 +39,9 @@ class Operator(ABC):
         The diagonal h of the hat matrix H in float64.
     effective_dof : float or None
         tr H, the effective number of degrees of freedom.
+    locally_scaled : tuple of int
+        The neighbor lists whose cosines are those of clouds, where distances mean something only
+        beside those of a sample's other neighbors.
     """
 
     n: int
@@ -46,6 +49,7 @@ class Operator(ABC):
     device: torch.device
     lam: float | None = None
     leverage: Tensor | None = None
+    locally_scaled: tuple[int, ...] = ()
 
     @property
     def effective_dof(self) -> float | None:

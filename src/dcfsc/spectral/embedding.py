@@ -75,6 +75,11 @@ class Embedding:
         """The same with its first k eigenpairs."""
         return replace(self, vectors=self.vectors[:, :k], values=self.values[:k])
 
+    def reordered(self, order: np.ndarray) -> Embedding:
+        """The same of the points in another order."""
+        by_point = ("vectors", "degrees", "isolated", "set_aside")
+        return replace(self, **{name: getattr(self, name)[order] for name in by_point})
+
     def random_walk_vectors(self) -> np.ndarray:
         """D_t^-1/2 V (N, k): right eigenvectors of the random walk D_t^-1 (A + tau/n 11')."""
         root = np.sqrt(self.degrees + self.tau)
