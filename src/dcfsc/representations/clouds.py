@@ -81,7 +81,7 @@ class Cosine(Clouds):
 
     name = "cosine"
     learns = False
-    few = None
+    few: ClassVar[bool | None] = None
 
     def transform(self, Z: Tensor) -> Tensor:
         return lifted(unit_rows(Z))

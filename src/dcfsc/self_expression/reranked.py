@@ -73,9 +73,8 @@ class RerankedForm(RankedByCosine):
             dim=1,
         )
         columns = self.pool.topk_code(own, min(max(k, POOL), self.n))[1]
-        cosines = sum(
-            cosines_of(columns, part, R) for part, R in zip(others, self.others, strict=True)
-        ) / len(self.others)
+        kinds = zip(others, self.others, strict=True)
+        cosines = torch.stack([cosines_of(columns, part, R) for part, R in kinds]).mean(dim=0)
         values, order = cosines.clamp_min(0.0).topk(min(k, columns.shape[1]), dim=1)
         return values, columns.gather(1, order)
 
