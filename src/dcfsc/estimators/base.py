@@ -151,7 +151,7 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         recipe, groups = self._recipe(n_clusters), groups_of_equal_samples(X, n_clusters)
         self.coefficients_ = operator
         if processes.active():
-            sharded.cluster(self, operator, recipe, random_state, groups)
+            sharded.cluster(self, operator, recipe, random_state, groups, order)
             return
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")

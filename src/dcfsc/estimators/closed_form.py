@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, get_args
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import one_of, table, whole
-from dcfsc.pipeline import ASSIGN, Recipe, canonical_order, common_sample
+from dcfsc.pipeline import ASSIGN, Recipe, common_sample, order_of
 from dcfsc.pipeline.samples import Samples
 from dcfsc.progress import announced
 from dcfsc.representations import create, restore
@@ -148,20 +147,12 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         if announced() and recipe.sparse_exact and not processes.active():
             announce_long_work(X.shape, recipe.n_clusters, candidates, device)
         rows = samples.rows(device)
-        order = self._order(rows)
-        selected = select(candidates, rows if order is None else rows[order], recipe.on_part)
+        order = order_of(rows, self.working_shape_)
+        selected = select(candidates, rows, recipe.on_part, order)
         self._representation, self._training_features = selected.representation, selected.rows
-        if order is not None:
-            self._training_features = selected.rows[np.argsort(order)]
         self.stability_ = selected.stability
         self._cluster(X, self._solve(), self.n_clusters_, rng, order)
         return self
-
-    def _order(self, rows: Tensor) -> np.ndarray | None:
-        """The order in which vectors are compared; None is their own, as images have."""
-        if len(self.working_shape_) > 1 or processes.active():
-            return None
-        return canonical_order(rows)
 
     def measure_stability(self, X: Any) -> dict[str, float]:
         """How well partitions of random parts of the training samples X agree, by representation.
@@ -175,8 +166,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
             recipe = self._recipe(self.n_clusters_).on_part
             (candidate,) = create(self.representation_, recipe)
             rows = self._rows(check_array(self, X, reset=False))
-            order = self._order(rows)
-            sample = common_sample(rows if order is None else rows[order])
+            sample = common_sample(rows, order_of(rows, self.working_shape_))
             if enough_samples(len(sample), self.n_clusters_):
                 score = stability_of(candidate, sample, recipe)
                 self.stability_ = {self.representation_: score}

@@ -29,6 +29,7 @@ from dcfsc.self_expression import (
     MirroredCosineForm,
     Operator,
     RankedByCosine,
+    RerankedForm,
 )
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
@@ -37,7 +38,7 @@ from dcfsc.spectral.sharded import serve_products, sharing
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
 # Operators that find neighbors among the samples of all processes.
-_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm)
+_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm, RerankedForm)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -70,6 +71,7 @@ def cluster(
     recipe: Recipe,
     rng: np.random.RandomState,
     groups: np.ndarray | None,
+    order: np.ndarray | None = None,
 ) -> None:
     """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples.
 
@@ -95,7 +97,7 @@ def cluster(
     if processes.rank() == 0:
         try:
             graph = graph_of(_Neighbors(operator, leverage, counts), recipe)
-            whole = _lead(graph, recipe, rng, known)
+            whole = _lead(graph, recipe, rng, known, order)
         except processes.LostPeer:
             raise
         except BaseException:
@@ -156,14 +158,18 @@ def _scanned(
 
 
 def _lead(
-    graph: Graph, recipe: Recipe, rng: np.random.RandomState, known: np.ndarray | None
+    graph: Graph,
+    recipe: Recipe,
+    rng: np.random.RandomState,
+    known: np.ndarray | None,
+    order: np.ndarray | None,
 ) -> Partition:
     if graph.n <= SMALLEST_SHARED or graph.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
-        return partition(graph, recipe, rng, known)
+        return partition(graph, recipe, rng, known, order=order)
     processes.tell(_PRODUCTS, 0)
     with sharing() as shared:
-        return partition(graph, recipe, rng, known, shared)
+        return partition(graph, recipe, rng, known, shared, order)
 
 
 def _follow(operator: Operator, counts: list[int]) -> None:

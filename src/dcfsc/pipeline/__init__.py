@@ -10,7 +10,7 @@ Whoever wants a partition calls the same function with the same recipe.
 
 from .partition import Partition, cut, graph_of, labels_of, partition
 from .recipe import ASSIGN, SUBSPACE_DIM, Recipe
-from .sampling import MOST_SAMPLES, canonical_order, common_sample, sampled_rows
+from .sampling import MOST_SAMPLES, canonical_order, common_sample, order_of, sampled_rows
 
 __all__ = [
     "ASSIGN",
@@ -23,6 +23,7 @@ __all__ = [
     "cut",
     "graph_of",
     "labels_of",
+    "order_of",
     "partition",
     "sampled_rows",
 ]

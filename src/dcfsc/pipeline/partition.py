@@ -30,20 +30,19 @@ class Partition:
 
     def reordered(self, order: np.ndarray) -> Partition:
         """The partition of the samples in another order; clusters by their first samples."""
-        labels, number = renumbered(self.labels[order])
         sure = self.memberships
+        labels, number = renumbered(self.labels[order], sure.n_clusters)
         clusters = number[sure.clusters[order]].astype(sure.clusters.dtype)
         memberships = Memberships(clusters, sure.probabilities[order], sure.n_clusters)
         embedding = None if self.embedding is None else self.embedding.reordered(order)
         return Partition(labels, memberships, embedding)
 
 
-def renumbered(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def renumbered(labels: np.ndarray, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels by first appearance, and the new number of each old one; empty clusters come last."""
     present, first = np.unique(labels, return_index=True)
     seen = present[np.argsort(first)]
-    everyone = np.arange(int(labels.max()) + 1)
-    order = np.concatenate([seen, np.setdiff1d(everyone, seen)])
+    order = np.concatenate([seen, np.setdiff1d(np.arange(n_clusters), seen)])
     number = np.argsort(order)
     return number[labels], number
 
@@ -73,7 +72,9 @@ def partition(
     eigenvectors and k-means are then theirs, and not their places'.
     """
     if order is not None:
-        ordered = trusted(sp.csr_array(graph.on_host[order][:, order]), graph.device)
+        matrix = graph.on_host[order][:, order]
+        known_good = sp.issparse(matrix) and matrix.dtype == np.float64
+        ordered = (trusted if known_good else read_affinity)(matrix, graph.device)
         known = None if labels is None else labels[order]
         return partition(ordered, recipe, rng, known, shared).reordered(np.argsort(order))
     embedding = _embedded(graph, recipe, rng, shared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,20 +14,39 @@ MOST_SAMPLES = 3000
 KEY_ROWS = 4096  # rows whose keys are computed at a time
 
 
-def common_sample(Z: Tensor) -> Tensor:
-    """At most ``MOST_SAMPLES`` rows of all processes' Z, the same on each."""
+def common_sample(Z: Tensor, order: np.ndarray | None = None) -> Tensor:
+    """At most ``MOST_SAMPLES`` rows of all processes' Z, the same on each.
+
+    They are the first in ``order`` and come in it, if there is one.
+    """
     N = processes.total_count(len(Z))
-    if N <= MOST_SAMPLES:
+    if N <= MOST_SAMPLES and order is None:
         return processes.gather_rows(Z)
-    chosen = sampled_rows(N)
+    chosen = sampled_rows(N, order)
+    ascending = np.sort(chosen)
     counts = processes.row_counts(len(Z), Z.device)
     first = sum(counts[: processes.rank()])
-    own = chosen[(chosen >= first) & (chosen < first + len(Z))] - first
-    return processes.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
+    own = ascending[(ascending >= first) & (ascending < first + len(Z))] - first
+    sample = processes.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
+    return sample[torch.from_numpy(np.searchsorted(ascending, chosen)).to(Z.device)]
+
+
+def sampled_rows(n: int, order: np.ndarray | None = None) -> np.ndarray:
+    """Indices of the at most ``MOST_SAMPLES`` of n rows that are a common sample, as they come."""
+    if order is not None:
+        return order[:MOST_SAMPLES]
+    return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
+
+
+def order_of(X: Tensor, sample_shape: Sequence[int]) -> np.ndarray | None:
+    """The order in which samples X (n, d) are compared; None is their own, as images have."""
+    return canonical_order(X) if len(sample_shape) == 1 else None
 
 
 def canonical_order(X: Tensor) -> np.ndarray:
-    """An order of the samples X (n, d) that depends on their values alone, and looks random.
+    """An order of all processes' samples X (n, d) that depends on their values alone.
+
+    It looks random.
 
     The key of a row is a sum of its numbers' bits, each times a random odd integer, modulo 2^64.
     Exact arithmetic in integers gives it the same value wherever the row stands.
@@ -38,9 +59,4 @@ def canonical_order(X: Tensor) -> np.ndarray:
         bits = (X[start : start + KEY_ROWS] + 0.0).view(kind).long()  # -0.0 is 0.0
         mixed = (bits ^ (bits >> 15)) * times
         keys[start : start + KEY_ROWS] = (mixed ^ (mixed >> 31)).sum(dim=1)
-    return keys.argsort(stable=True).cpu().numpy()
-
-
-def sampled_rows(n: int) -> np.ndarray:
-    """Sorted indices of the ``MOST_SAMPLES`` of n > MOST_SAMPLES rows that are a common sample."""
-    return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
+    return processes.gather_rows(keys).argsort(stable=True).cpu().numpy()

@@ -27,25 +27,24 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from dcfsc import processes
 from dcfsc.neighbors import unit_rows
 from dcfsc.pipeline import Recipe
 from dcfsc.self_expression import (
     ClosedForm,
     NearestForm,
     Operator,
+    RankedByCosine,
     RerankedForm,
     smaller_gram,
     solve_for_dof,
 )
 
 from .base import Part, Representation, is_image, need_unit_length_without_ridge, restored
+from .given import holds_opposites
 
 FEW_COLUMNS = 20  # of a table
 COMPONENTS = 2  # principal components a cluster
 MARGIN = 0.05  # by which others must be more stable; chosen with the labels of the first half
-LOOKED_AT = 1000  # rows that say whether signs mean something
-OPPOSITES = 0.4  # half of the neighbors in subspaces through the origin, at most 0.3 in others
 
 
 class Clouds(Representation):
@@ -69,7 +68,7 @@ class Clouds(Representation):
     def considered(cls, recipe: Recipe) -> bool:
         few = math.prod(recipe.sample_shape) <= FEW_COLUMNS
         vectors = not is_image(recipe.sample_shape) and cls.few in (few, None)
-        return vectors and cls.obstacle(recipe) is None and not processes.active()
+        return vectors and cls.obstacle(recipe) is None
 
     def solve_part(self, part: Part) -> Operator:
         alone = type(self)(self.recipe)
@@ -170,12 +169,7 @@ class Joined(Clouds):
 
     def suits(self, X: Tensor) -> bool | None:
         """False for subspaces through the origin, which hold a sample and its opposite alike."""
-        Z = unit_rows(X[:LOOKED_AT])
-        k = min(self.recipe.affinity.k, len(Z) - 1)  # type: ignore[attr-defined]
-        if k < 1:
-            return False
-        cosines = solve_for_dof(Z, self.recipe.dof).topk_cosine(k)[0]
-        return False if float((cosines < 0).double().mean()) >= OPPOSITES else None
+        return False if holds_opposites(unit_rows(X), self.recipe) else None
 
     def head_start(self, Z: Tensor) -> float:
         return MARGIN
@@ -202,7 +196,7 @@ class Joined(Clouds):
     def row_shape(self) -> tuple[int, ...]:
         return (2 * math.prod(self.recipe.sample_shape) + self.directions.shape[1],)
 
-    def solve(self, R: Tensor) -> RerankedForm:
+    def solve(self, R: Tensor) -> RankedByCosine:
         width = math.prod(self.recipe.sample_shape)
         return self._solved(R, solve_for_dof(R[:, :width], self.recipe.dof))
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dcfsc.neighbors import unit_rows
 from dcfsc.pipeline import Recipe
-from dcfsc.self_expression import Operator
+from dcfsc.self_expression import CosineForm, Operator, RankedByCosine
 
 from .base import Part, is_image, restored
 from .clouds import Joined
@@ -33,6 +33,7 @@ class Counts(Joined):
 
     name = "counts"
     weights: Tensor
+    _plain = False  # as models of versions before 2.0 are, which compare by the plain cosine
 
     @classmethod
     def considered(cls, recipe: Recipe) -> bool:
@@ -55,16 +56,25 @@ class Counts(Joined):
         return self.transform(Z)
 
     def transform(self, Z: Tensor) -> Tensor:
-        return super().transform(self._weighted(Z))
+        return self._weighted(Z) if self._plain else super().transform(self._weighted(Z))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return tuple(self.weights.shape) if self._plain else super().row_shape
+
+    def solve(self, R: Tensor) -> RankedByCosine:
+        return CosineForm(R) if self._plain else super().solve(R)
 
     def _weighted(self, Z: Tensor) -> Tensor:
         return unit_rows(Z.sign() * Z.abs().log1p() * self.weights)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, values = super().state()
+        tensors, values = ({}, {}) if self._plain else super().state()
         return tensors | {"weights": self.weights}, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any], device: Any) -> None:
         width = (math.prod(self.recipe.sample_shape),)
         self.weights = restored(tensors, "weights", width, device)
-        super().restore(tensors, values, device)
+        self._plain = "center" not in tensors
+        if not self._plain:
+            super().restore(tensors, values, device)

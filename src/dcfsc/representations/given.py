@@ -6,10 +6,25 @@ from typing import Any
 
 from torch import Tensor
 
+from dcfsc.affinity import TopK
 from dcfsc.pipeline import Recipe
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof
 
 from .base import Part, Representation
+
+LOOKED_AT = 1000  # rows that say whether signs mean something
+OPPOSITES = 0.4  # half of the neighbors in subspaces through the origin, at most 0.3 in others
+HEAD_START = 0.2
+
+
+def holds_opposites(Z: Tensor, recipe: Recipe) -> bool:
+    """Whether rows Z (n, d) have opposites for neighbors: subspaces hold z and -z alike."""
+    Z = Z[:LOOKED_AT]
+    k = min(TopK().k, len(Z) - 1)
+    if k < 1:
+        return True
+    cosines = solve_for_dof(Z, recipe.dof).topk_cosine(k)[0]
+    return float((cosines < 0).double().mean()) >= OPPOSITES
 
 
 class Given(Representation):
@@ -31,6 +46,10 @@ class Given(Representation):
     @classmethod
     def considered(cls, recipe: Recipe) -> bool:
         return True
+
+    def head_start(self, Z: Tensor) -> float | None:
+        """A long one for subspaces through the origin, where the wrong K makes it unstable."""
+        return HEAD_START if holds_opposites(Z, self.recipe) else None
 
     def solve_part(self, part: Part) -> Operator:
         return part.closed_form

@@ -31,7 +31,12 @@ class Selected:
     stability: dict[str, float] = field(default_factory=dict)
 
 
-def select(candidates: list[Representation], X: Tensor, recipe: Recipe) -> Selected:
+def select(
+    candidates: list[Representation],
+    X: Tensor,
+    recipe: Recipe,
+    order: np.ndarray | None = None,
+) -> Selected:
     """Choose a candidate for samples X (N, d) and fit it.
 
     A candidate that the samples suit is taken without a comparison, and so is the preferred one
@@ -42,7 +47,7 @@ def select(candidates: list[Representation], X: Tensor, recipe: Recipe) -> Selec
     chosen, scores = candidates[0], dict[str, float]()
     if len(candidates) == 1 and not chosen.learns:
         return Selected(chosen, chosen.transform(chosen.rows(X)))
-    sample = common_sample(X)
+    sample = common_sample(X, order)
     with processes.alone():
         chosen, scores = choose(candidates, sample, recipe)
         if chosen.learns:
@@ -50,21 +55,25 @@ def select(candidates: list[Representation], X: Tensor, recipe: Recipe) -> Selec
         learned = chosen.fit_transform(chosen.rows(sample))
     for tensor in chosen.state()[0].values() if chosen.learns else ():
         processes.broadcast(tensor, 0)
-    return Selected(chosen, _all_rows(chosen, X, learned), scores)
+    return Selected(chosen, _all_rows(chosen, X, learned, order), scores)
 
 
-def _all_rows(chosen: Representation, X: Tensor, learned: Tensor) -> Tensor:
+def _all_rows(
+    chosen: Representation, X: Tensor, learned: Tensor, order: np.ndarray | None
+) -> Tensor:
     """What the representation keeps of all samples X (N, d), where that of a sample is known."""
     n = len(X)
     if processes.size() > 1 or n > SMALL_MULTIPLE * MOST_SAMPLES:
         return chosen.transform(chosen.rows(X))
-    if len(learned) == n:
+    if len(learned) == n and order is None:
         return learned
-    known = np.zeros(n, bool)
-    known[sampled_rows(n)] = True
-    own = torch.from_numpy(known).to(X.device)
+    sampled = torch.from_numpy(sampled_rows(n, order)).to(X.device)
+    others = torch.ones(n, dtype=torch.bool, device=X.device)
+    others[sampled] = False
     rows = learned.new_empty(n, *learned.shape[1:])
-    rows[own], rows[~own] = learned, chosen.transform(chosen.rows(X[~own]))
+    rows[sampled] = learned
+    if len(learned) < n:
+        rows[others] = chosen.transform(chosen.rows(X[others]))
     return rows
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from dcfsc import processes
+
 from .cosine import CosineForm
 from .gram import row_chunks
 from .operator import Coding, RankedByCosine
@@ -56,7 +58,7 @@ class RerankedForm(RankedByCosine):
         # A pool need not come in order.
         order = values.abs().argsort(dim=1, descending=True, stable=True)
         values, columns = values.gather(1, order), columns.gather(1, order)
-        lists = [nearest_of(columns, R, R, k) for R in self.others]
+        lists = [nearest_of(columns, R, processes.gather_rows(R), k) for R in self.others]
         return [(values[:, :k], columns[:, :k]), *lists]
 
     def code(self, z: Tensor) -> Tensor:
