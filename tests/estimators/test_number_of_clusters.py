@@ -177,16 +177,18 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     from dcfsc import ClosedFormSubspaceClustering
 
     X = as_images(120) if images else synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
-    found = suggest_k(X, max_k=8, random_state=0, device="cpu")
-    model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu").fit(X)
+    name = "auto" if images else "given"
+    found = suggest_k(X, max_k=8, representation=name, random_state=0, device="cpu")
+    model = ClosedFormSubspaceClustering(8, representation=name, random_state=0, device="cpu").fit(
+        X
+    )
     assert found.representation == model.representation_
     assert (found.representation == "scattering") == images
     recipe, Z = model._recipe(4), model._rows(X)
-    chosen, compared = choose(create("auto", recipe), Z, recipe)
-    rows = chosen.rows(Z)
+    chosen, compared = choose(create(name, recipe), Z, recipe)
     if not compared:
-        chosen.prepare(rows)
-    graphs = number_of_clusters._graphs(chosen, rows, 8, 0)
+        chosen.prepare(chosen.rows(Z))
+    graphs = number_of_clusters._graphs(chosen, Z, 8, 0)
     assert [(g.made_for, g.own) for g in graphs] == [
         (k, own) for k in (2, 4, 8) for own in (True, False, False)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -14,16 +15,15 @@ from .base import Part, Representation
 
 LOOKED_AT = 1000  # rows that say whether signs mean something
 OPPOSITES = 0.4  # half of the neighbors in subspaces through the origin, at most 0.3 in others
-HEAD_START = 0.2
+FEWEST = 50  # rows: of fewer it is chance
 
 
 def holds_opposites(Z: Tensor, recipe: Recipe) -> bool:
     """Whether rows Z (n, d) have opposites for neighbors: subspaces hold z and -z alike."""
     Z = Z[:LOOKED_AT]
-    k = min(TopK().k, len(Z) - 1)
-    if k < 1:
-        return True
-    cosines = solve_for_dof(Z, recipe.dof).topk_cosine(k)[0]
+    if len(Z) < FEWEST:
+        return False
+    cosines = solve_for_dof(Z, recipe.dof).topk_cosine(TopK().k)[0]
     return float((cosines < 0).double().mean()) >= OPPOSITES
 
 
@@ -48,8 +48,8 @@ class Given(Representation):
         return True
 
     def head_start(self, Z: Tensor) -> float | None:
-        """A long one for subspaces through the origin, where the wrong K makes it unstable."""
-        return HEAD_START if holds_opposites(Z, self.recipe) else None
+        """Infinite for subspaces through the origin: the others see no more than lines there."""
+        return math.inf if holds_opposites(Z, self.recipe) else None
 
     def solve_part(self, part: Part) -> Operator:
         return part.closed_form
