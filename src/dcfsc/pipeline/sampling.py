@@ -11,13 +11,13 @@ from torch import Tensor
 from dcfsc import processes
 
 MOST_SAMPLES = 3000
-ROWS = 4096  # converted to double precision at a time
+ROWS = 4096  # whose keys are computed at a time
 
 
 def common_sample(Z: Tensor, order: np.ndarray | None = None) -> Tensor:
     """At most ``MOST_SAMPLES`` rows of all processes' Z, the same on each.
 
-    They are evenly spaced in ``order`` and come in it, if there is one.
+    They are the first in ``order`` and come in it, if there is one.
     """
     N = processes.total_count(len(Z))
     if N <= MOST_SAMPLES and order is None:
@@ -34,7 +34,7 @@ def common_sample(Z: Tensor, order: np.ndarray | None = None) -> Tensor:
 def sampled_rows(n: int, order: np.ndarray | None = None) -> np.ndarray:
     """Indices of the at most ``MOST_SAMPLES`` of n rows that are a common sample, as they come."""
     if order is not None:
-        return order[np.linspace(0, n - 1, min(n, MOST_SAMPLES)).round().astype(int)]
+        return order[:MOST_SAMPLES]
     return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
 
 
@@ -46,11 +46,15 @@ def order_of(X: Tensor, sample_shape: Sequence[int]) -> np.ndarray | None:
 def canonical_order(X: Tensor) -> np.ndarray:
     """An order of all processes' samples X (n, d) that depends on their values alone.
 
-    It is that of a random linear function of them, so that a rounding error does little to it.
+    It looks random. The key of a row is a sum of its numbers' bits, each times a random odd
+    integer, modulo 2^64: exact arithmetic gives it the same value wherever the row stands.
     """
-    weights = torch.from_numpy(np.random.RandomState(0).randn(X.shape[1])).to(X.device)
-    values = torch.empty(len(X), dtype=torch.float64, device=X.device)
+    kind = torch.int64 if X.dtype == torch.float64 else torch.int32
+    factors = np.random.RandomState(0).randint(-(2**62), 2**62, X.shape[1], dtype=np.int64) * 2 + 1
+    times = torch.from_numpy(factors).to(X.device)
+    keys = torch.empty(len(X), dtype=torch.int64, device=X.device)
     for start in range(0, len(X), ROWS):
-        # A product of matrices would round a row by its place.
-        values[start : start + ROWS] = (X[start : start + ROWS].double() * weights).sum(dim=1)
-    return processes.gather_rows(values).argsort(stable=True).cpu().numpy()
+        bits = (X[start : start + ROWS] + 0.0).view(kind).long()  # -0.0 is 0.0
+        mixed = (bits ^ (bits >> 15)) * times
+        keys[start : start + ROWS] = (mixed ^ (mixed >> 31)).sum(dim=1)
+    return processes.gather_rows(keys).argsort(stable=True).cpu().numpy()

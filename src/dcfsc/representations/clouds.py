@@ -40,6 +40,7 @@ from dcfsc.self_expression import (
 )
 
 from .base import Part, Representation, is_image, need_unit_length_without_ridge, restored
+from .given import holds_opposites
 
 FEW_COLUMNS = 20  # of a table
 COMPONENTS = 2  # principal components a cluster
@@ -165,6 +166,10 @@ class Joined(Clouds):
     directions: Tensor
     mean: Tensor
     scale: Tensor
+
+    def suits(self, X: Tensor) -> bool | None:
+        """False for subspaces through the origin, which hold a sample and its opposite alike."""
+        return False if holds_opposites(unit_rows(X), self.recipe) else None
 
     def head_start(self, Z: Tensor) -> float:
         return MARGIN

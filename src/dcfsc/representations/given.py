@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -11,16 +12,15 @@ from dcfsc.pipeline import Recipe
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, solve_for_dof
 
 from .base import Part, Representation
-from .clouds import Cosine
 
-LOOKED_AT = 1000  # rows, evenly spaced, that say whether signs mean something
+LOOKED_AT = 1000  # rows that say whether signs mean something
 OPPOSITES = 0.4  # half of the neighbors in subspaces through the origin, at most 0.3 in others
 FEWEST = 50  # rows: of fewer it is chance
 
 
 def holds_opposites(Z: Tensor, recipe: Recipe) -> bool:
     """Whether rows Z (n, d) have opposites for neighbors: subspaces hold z and -z alike."""
-    Z = Z[:: max(1, len(Z) // LOOKED_AT)]
+    Z = Z[:LOOKED_AT]
     if len(Z) < FEWEST:
         return False
     cosines = solve_for_dof(Z, recipe.dof).topk_cosine(TopK().k)[0]
@@ -47,11 +47,9 @@ class Given(Representation):
     def considered(cls, recipe: Recipe) -> bool:
         return True
 
-    def suits(self, X: Tensor) -> bool | None:
-        """Whether vectors lie in subspaces through the origin, where others see only lines."""
-        if not Cosine.considered(self.recipe):
-            return None
-        return holds_opposites(self.rows(X), self.recipe)
+    def head_start(self, Z: Tensor) -> float | None:
+        """Infinite for subspaces through the origin: the others see no more than lines there."""
+        return math.inf if holds_opposites(Z, self.recipe) else None
 
     def solve_part(self, part: Part) -> Operator:
         return part.closed_form

@@ -87,7 +87,7 @@ def choose(
     if len(candidates) == 1:
         return candidates[0], {}
     suited = [(candidate, candidate.suits(sample)) for candidate in candidates]
-    for candidate, suits in reversed(suited):  # the special ones come last
+    for candidate, suits in suited:
         if suits:
             logger.info("representation: %s, which the samples suit", candidate.name)
             return candidate, {}
