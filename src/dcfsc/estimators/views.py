@@ -333,7 +333,10 @@ class _ClosedFormTeacher:
 
     def cluster(self, rows: Tensor, beside: csr_array | None) -> Clustering:
         samples = self._samples(rows)
-        model = self._model(affinity=Joined(other=beside)).fit(samples)
+        # Learned features are seen as they are: what is learned may change by a rounding error.
+        representation = "auto" if samples.ndim > 2 else "given"
+        model = self._model(affinity=Joined(other=beside), representation=representation)
+        model.fit(samples)
         if beside is not None:
             return Clustering(model.labels_, TopK()(model.coefficients_, self.n_clusters))
         stability = _stability(model, samples) if samples.ndim > 2 else None
