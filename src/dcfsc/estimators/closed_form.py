@@ -74,10 +74,10 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
           "scattering", "given" and "metric-twice". "counts" for whole numbers that are mostly zero,
           "affine" for samples that lie on such flats nearly exactly, "given" for vectors that have
           opposites for neighbors, as in subspaces. For other vectors of at most 20 columns "ranks",
-          unless "given" or "cosine" is clearly more stable; of more columns "joined", unless
-          "given", "cosine" or "columns" is. With an affinity other than an exact "topk", the most
-          stable of "given" and "metric-twice". "given" if you set ``lam``, ``subspace_dim``,
-          ``form`` or ``normalize=False``.
+          unless "cosine" is clearly more stable; of more columns "joined", unless "cosine" or
+          "columns" is. With an affinity other than an exact "topk", the most stable of "given" and
+          "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
+          ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
