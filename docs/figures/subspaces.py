@@ -1,4 +1,4 @@
-"""Unions of subspaces against blobs, and where subspace clustering fails: two figures.
+"""Unions of subspaces, and where subspace clustering fails: two figures.
 
 python docs/figures/subspaces.py    # docs/images/subspaces.svg and docs/images/not_subspaces.svg
 """
@@ -11,7 +11,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs
 from sklearn.metrics import confusion_matrix
 from style import BLUE, GREEN, INK, MUTED, ORANGE, save
 
@@ -77,12 +76,10 @@ def main() -> None:
     lines = union([[1, 0.2, 0.1], [0.3, 1, 0.2], [-0.7, 0.3, 0.8]], 130)
     plane = union([[[1, 0, 0.1], [0, 1, 0.2]], [0.3, 0.2, 1.0], [-0.7, 0.3, 0.8]], 130)
     panels({"lines": lines, "a plane and two lines": plane}, "subspaces")
-    blobs = make_blobs(300, centers=[[2, 2], [6, 6], [6, 1]], cluster_std=0.6, random_state=0)
     X, y = union([[[1, 0.25, 0]], [[0.3, 1, 0.2]], [[-1, 0.8, 0.3]]], 100)
     moved = X + np.array([1.2, -1.0, 1.0]), y
     flat = union([[1.0, 0.25], [0.35, 1.0], [-1.0, 0.8]], 100)
-    problems = {"blobs": blobs, "lines, origin moved": moved, "only two features": flat}
-    panels(problems, "not_subspaces")
+    panels({"lines, origin moved": moved, "only two features": flat}, "not_subspaces")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
-from typing import get_type_hints
 
 from dcfsc import EncoderFeatures
 from dcfsc.cli.fit import fit
@@ -34,9 +34,5 @@ def test_the_default_is_named() -> None:
 
 
 def test_the_help_names_them() -> None:
-    (features,) = (
-        extra.help
-        for extra in get_type_hints(fit, include_extras=True)["features"].__metadata__
-        if hasattr(extra, "help")
-    )
+    features = signature(fit).parameters["features"].default.help
     assert ", ".join(PACKAGED) in features

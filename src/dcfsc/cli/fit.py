@@ -60,8 +60,8 @@ def fit(
         "Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD
     ),
     representation: str | None = option(
-        "How samples are compared: given, metric, metric-twice, affine, counts, "
-        "scattering, or auto to choose from the data.",
+        "How samples are compared: given, joined, cosine, columns, ranks, metric, metric-twice, "
+        "affine, counts, scattering, or auto to choose from the data.",
         "NAME",
         shown="auto",
         panel=METHOD,

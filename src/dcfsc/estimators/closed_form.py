@@ -55,18 +55,29 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         Expected dimension m of a subspace, used by ``lam="auto"``; None is 3.
     normalize : bool
         Scale every sample to unit length first, so that lam means the same for each.
-    representation : "auto", "given", "metric", "metric-twice", "affine", "counts" or "scattering"
-        How samples are compared (:mod:`dcfsc.representations`). "given": unchanged. "metric" and
-        "metric-twice": in a metric in which the neighbors found by the closed form are close.
-        "affine": for few samples on flats of low dimension, such as the trajectories of points on
-        moving bodies; uses principal homogeneous coordinates and keeps the lengths.
-        "counts": logarithms of word counts, with more weight for rare words.
-        "scattering": scattering coefficients of images, in such a metric, with mirror images.
-        "auto" takes "scattering" for images, unless light varies in them:
-        then the most stable of "given", "metric-twice" and "scattering". It prefers "given" for
-        other samples, unless "metric-twice" gives clearly more stable clusters. It takes "affine"
-        for samples that lie on such flats nearly exactly, "counts" for whole numbers that are
-        mostly zero, and "given" if you set ``lam``, ``subspace_dim`` or ``normalize=False``.
+    representation : str
+        How samples are compared (:mod:`dcfsc.representations`):
+
+        - "given": unchanged, by the closed form.
+        - "joined": by the closed form, by half-whitened principal components and by columns on one
+          scale; the three graphs are added.
+        - "cosine": by the cosine alone.
+        - "columns": by the cosine, after each column is centered and divided by its deviation.
+        - "ranks": by the ranks of the numbers in each column.
+        - "metric", "metric-twice": in a metric in which the neighbors found by the closed form are
+          close.
+        - "affine": by principal homogeneous coordinates, for few samples on flats of low dimension,
+          such as the trajectories of points on moving bodies.
+        - "counts": as "joined", by logarithms of word counts, with more weight for rare words.
+        - "scattering": by scattering coefficients of images in such a metric, with mirror images.
+        - "auto": "scattering" for images, unless light varies in them: then the most stable of
+          "scattering", "given" and "metric-twice". "counts" for whole numbers that are mostly zero,
+          "affine" for samples that lie on such flats nearly exactly, "given" for vectors that have
+          opposites for neighbors, as in subspaces. For other vectors of at most 20 columns "ranks",
+          unless "cosine" is clearly more stable; of more columns "joined", unless "cosine" or
+          "columns" is. With an affinity other than an exact "topk", the most stable of "given" and
+          "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
+          ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
