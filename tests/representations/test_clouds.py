@@ -12,7 +12,7 @@ from dcfsc.io import synthetic
 from dcfsc.metrics import clustering_error
 from dcfsc.pipeline import Recipe
 from dcfsc.representations import create, restore
-from dcfsc.representations.clouds import Columns, Cosine, Joined, Ranks, lifted
+from dcfsc.representations.clouds import Columns, Cosine, Joined, Ranks, half_whitening, lifted
 
 FEW, MANY = Recipe((4,), 3), Recipe((30,), 3)
 
@@ -138,6 +138,18 @@ def test_joined_rows_are_the_samples_their_components_and_their_columns(n, d, K)
     np.testing.assert_allclose(products(R[:, d:-d]), products(half), rtol=0, atol=1e-9)
     X[:, 2] = 0.0
     np.testing.assert_allclose(R[:, -d:], unit(standardized(X)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "m", "rank"), [(9, 40, 40, 8), (60, 25, 5, 5), (200, 230, 5, 5)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_directions_of_rounding_errors_are_left_out(n, d, m, rank, dtype):
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        U = unit(random.normal(size=(n, m)) @ random.normal(size=(m, d)))
+        directions = half_whitening(torch.from_numpy(U).to(dtype), min(n, d))[1]
+        assert directions.shape == (d, rank)
 
 
 def test_joined_compares_by_the_closed_form_of_the_samples_and_by_both_other_kinds():
