@@ -30,8 +30,10 @@ from dcfsc.self_expression import (
     FeatureForm,
     InnerProducts,
     MirroredCosineForm,
+    NearestForm,
     Operator,
     RankedByCosine,
+    RerankedForm,
     SampleForm,
     SparseCoefficients,
 )
@@ -72,6 +74,8 @@ class Case:
     linear: bool = False
     approximate: bool = False
     lists: list[torch.Tensor] | None = None  # of several neighbor lists, the matrices
+    listed_by_magnitude: bool = True  # whether there are several lists without cosines too
+    votes: torch.Tensor | None = None  # what the largest codes are taken from, if not the codes
 
 
 def closed(form: Any, n: int, d: int) -> Case:
@@ -92,10 +96,10 @@ def permuted(Z: torch.Tensor) -> torch.Tensor:
     return Z[:, order]
 
 
-def cosine() -> Case:
+def cosine(form: Any = CosineForm) -> Case:
     Z, new = unit(samples(30, 8)), unit(samples(7, 8, seed=5))
     C = (Z @ Z.T).fill_diagonal_(0.0)
-    return Case(CosineForm(Z), C, C, unseen=new, code=new @ Z.T, approximate=True)
+    return Case(form(Z), C, C, unseen=new, code=new @ Z.T, approximate=True)
 
 
 def mirrored() -> Case:
@@ -106,6 +110,30 @@ def mirrored() -> Case:
     code = torch.stack([new @ Z.T, new @ M.T]).abs().amax(0)
     both = torch.stack([Z @ Z.T, Z @ M.T]).abs().amax(0).fill_diagonal_(0.0)
     return Case(MirroredCosineForm(Z, M), C, C, unseen=new, code=code, lists=[C, both])
+
+
+def reranked() -> Case:
+    """The closed form, and rows of two other kinds; all samples are candidates."""
+    case = closed(FeatureForm, 30, 8)
+    own, by_pool = case.unseen, case.cosine
+    assert own is not None
+    assert by_pool is not None
+    others, new = [unit(samples(30, d, seed=d)) for d in (5, 3)], []
+    cosines, votes = [], []
+    for R in others:
+        new.append(unit(samples(7, R.shape[1], seed=11)))
+        cosines.append((R @ R.T).fill_diagonal_(0.0).clamp_min(0.0))
+        votes.append(new[-1] @ R.T)
+    return Case(
+        RerankedForm(case.operator, others),
+        case.dense,
+        by_pool,
+        unseen=torch.cat([own, *new], dim=1),
+        code=case.code,
+        lists=[by_pool, *cosines],
+        listed_by_magnitude=False,
+        votes=torch.stack(votes).mean(dim=0).clamp_min(0.0),
+    )
 
 
 def explicit(sparse: bool) -> Case:
@@ -123,6 +151,8 @@ CASES = {
     "sample form, N > d": lambda: closed(SampleForm, 30, 8),
     "cosine": cosine,
     "mirrored": mirrored,
+    "nearest": lambda: cosine(NearestForm),
+    "reranked": reranked,
     "explicit": lambda: explicit(False),
     "sparse": lambda: explicit(True),
 }
@@ -215,7 +245,7 @@ def test_codes_of_unseen_samples(case):
         return
     assert same(operator.code(case.unseen), case.code)
     values, indices = operator.topk_code(case.unseen, 3)
-    check_largest(values, indices, case.code, 3)
+    check_largest(values, indices, case.code if case.votes is None else case.votes, 3)
     assert operator.topk_code(case.unseen, 1000)[0].shape == case.code.shape
 
 
@@ -253,7 +283,8 @@ def test_an_approximate_search_that_looks_everywhere_is_exact(case):
 @pytest.mark.parametrize("by_cosine", [False, True])
 def test_neighbor_lists_are_the_largest_of_their_matrices(case, by_cosine):
     ranked = case.cosine if by_cosine and case.cosine is not None else case.dense
-    matrices = case.lists or [ranked]
+    several = case.lists if by_cosine or case.listed_by_magnitude else None
+    matrices = several or [ranked]
     lists = case.operator.neighbors(4, by_cosine)
     assert len(lists) == len(matrices)
     for (values, indices), C in zip(lists, matrices, strict=True):
@@ -273,12 +304,12 @@ def test_a_repr_says_the_class_and_n(case):
     assert f"N={case.operator.n}" in repr(case.operator)
 
 
-@pytest.mark.parametrize("name", ["cosine", "mirrored", "feature form", "sample form"])
+@pytest.mark.parametrize("name", ["cosine", "nearest", "mirrored", "feature form", "sample form"])
 def test_single_precision_is_near_double(name):
     """The same operators on float32 rows give the float64 answers to single precision."""
     wide = CASES[name]().operator
     if isinstance(wide, CosineForm):
-        narrow: Operator = CosineForm(wide.directions.float())
+        narrow: Operator = type(wide)(wide.directions.float())
     elif isinstance(wide, MirroredCosineForm):
         narrow = MirroredCosineForm(wide.seen.directions.float(), wide.mirrored.float())
     else:
@@ -302,4 +333,5 @@ def test_a_diagonal_need_not_be_zero():
 
 def test_what_works_where_samples_are_divided():
     divisible = {name for name, make in CASES.items() if isinstance(make().operator, _DIVISIBLE)}
-    assert divisible == {"feature form", "feature form, N < d", "cosine", "mirrored"}
+    closed_forms = {"feature form", "feature form, N < d"}
+    assert divisible == closed_forms | {"cosine", "nearest", "mirrored", "reranked"}

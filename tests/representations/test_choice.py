@@ -25,15 +25,19 @@ def test_names_are_listed_once_and_auto_is_one():
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
-        (VECTORS, ["given", "metric-twice"]),
+        (VECTORS, ["ranks", "given", "cosine"]),
+        (Recipe((20,), 3), ["ranks", "given", "cosine"]),
+        (Recipe((21,), 3), ["joined", "given", "cosine", "columns"]),
         (IMAGES, ["scattering", "given", "metric-twice"]),
-        (Recipe((5000,), 3), ["given", "counts"]),
-        (Recipe((200,), 3), ["given", "metric-twice", "affine", "counts"]),
+        (Recipe((5000,), 3), ["joined", "given", "cosine", "columns", "counts"]),
+        (Recipe((200,), 3), ["joined", "given", "cosine", "columns", "affine", "counts"]),
         (Recipe((70, 70), 3), ["given"]),
+        (Recipe((12,), 3, lam=1.0), ["given"]),
         (Recipe((16, 16), 3, lam=1.0), ["given"]),
         (Recipe((16, 16), 3, subspace_dim=2.0), ["given"]),
         (Recipe((16, 16), 3, unit_length=False), ["given"]),
         (Recipe((16, 16), 3, affinity=TopK(search="approximate")), ["given", "metric-twice"]),
+        (Recipe((12,), 3, affinity=TopK(search="approximate")), ["given", "metric-twice"]),
     ],
 )
 def test_candidates_of_auto(recipe, expected):
@@ -104,25 +108,27 @@ def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
     loaded = ClosedFormSubspaceClustering.load(tmp_path / "model.safetensors")
     assert np.array_equal(loaded.predict(X[:9]), model.predict(X[:9]))
     auto = ClosedFormSubspaceClustering(3, random_state=0, device="cpu").fit(X)
-    assert list(auto.stability_) == ["given", "metric-twice", "reversed"]
+    assert list(auto.stability_) == ["ranks", "given", "cosine", "reversed"]
 
 
 def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "dcfsc.stage")
     Z = torch.nn.functional.normalize(torch.randn(90, 12, generator=torch.Generator()))
-    scores = {"given": 0.5, "metric-twice": 0.6}
-    for winner in range(2):
+    scores = {"given": 0.5, "cosine": 0.5, "ranks": 0.6}
+    for name in scores:
+        winner = ["ranks", "given", "cosine"].index(name)
         monkeypatch.setattr(choice, "race", lambda c, *args, winner=winner: (c[winner], scores))
         selected = select(create("auto", VECTORS), Z, VECTORS)
         chosen = selected.representation
-        assert (chosen.name, selected.stability) == (list(scores)[winner], scores)
-    assert chosen.T.shape == (12, 12)
-    assert caplog.messages[0] == "fitting the representation metric-twice"
+        assert (chosen.name, selected.stability) == (name, scores)
+    assert chosen.ascending.shape == (12, 90)
+    assert caplog.messages == ["fitting the representation ranks"]
 
 
-def test_images_prefer_scattering_and_other_samples_themselves():
-    assert create("auto", VECTORS)[0].name == "given"
+def test_images_prefer_scattering_tables_ranks_and_other_vectors_joined_neighbors():
     assert create("auto", IMAGES)[0].name == "scattering"
+    assert create("auto", VECTORS)[0].name == "ranks"
+    assert create("auto", Recipe((30,), 3))[0].name == "joined"
 
 
 def test_few_samples_are_taken_as_they_are():

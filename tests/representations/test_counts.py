@@ -12,6 +12,7 @@ from dcfsc.metrics import clustering_error
 from dcfsc.pipeline import Recipe
 from dcfsc.representations.base import Part
 from dcfsc.representations.counts import Counts
+from dcfsc.self_expression import solve_for_dof
 
 
 def texts(n=60, words=600, length=60, seed=0):
@@ -29,10 +30,13 @@ def texts(n=60, words=600, length=60, seed=0):
 def test_weights_are_logarithms_and_inverse_frequencies():
     X = np.array([[0.0, 3, 1], [2, 1, 0], [0, 1, 0]])
     model = Counts(Recipe((3,), 2))
-    model.fit_transform(torch.from_numpy(X))
+    rows = model.fit_transform(torch.from_numpy(X))
     expected = np.log1p(X) * np.log(4.0 / np.array([2.0, 4.0, 2.0]))
     expected[:2] /= np.linalg.norm(expected[:2], axis=1, keepdims=True)
-    np.testing.assert_allclose(model.transform(torch.from_numpy(X)).numpy(), expected, atol=1e-15)
+    weighted = model._weighted(torch.from_numpy(X))
+    np.testing.assert_allclose(weighted.numpy(), expected, atol=1e-15)
+    np.testing.assert_allclose(rows[:, :3].numpy(), expected, atol=1e-15)
+    assert torch.equal(model.transform(torch.from_numpy(X)), rows)
 
 
 def test_auto_sees_counts_and_finds_the_topics():
@@ -100,10 +104,26 @@ def test_a_part_is_weighted_by_its_own_frequencies():
     X, recipe = torch.from_numpy(texts(n=10)[0]), Recipe((600,), 2)
     index = torch.arange(0, 20, 2)
     alone = Counts(recipe)
-    alone.fit_transform(X[index])
+    rows = alone.fit_transform(X[index])
     operator = Counts(recipe).solve_part(Part(X, index, recipe))
-    assert torch.equal(operator.directions, alone.transform(X[index]))
-    assert torch.equal(alone.solve(X).directions, X)
+    half, columns = operator.others
+    assert torch.equal(torch.cat([rows[:, :600], half, columns], dim=1), rows)
+    unit = alone._weighted(X[index])
+    expected = solve_for_dof(unit, recipe.dof).dense()
+    torch.testing.assert_close(operator.dense(), expected, rtol=0, atol=1e-12)
+    assert not torch.equal(Counts(recipe).fit_transform(X)[index, :600], unit)
+
+
+def test_weights_alone_compare_by_the_plain_cosine_of_the_weighted_counts():
+    X, recipe = torch.from_numpy(texts(n=10)[0]), Recipe((600,), 2)
+    fitted, plain = Counts(recipe), Counts(recipe)
+    fitted.fit_transform(X)
+    plain.restore({"weights": fitted.weights}, {}, "cpu")
+    rows = plain.transform(X)
+    assert torch.equal(rows, fitted._weighted(X))
+    assert plain.row_shape == (600,)
+    assert torch.equal(plain.solve(rows).directions, rows)
+    assert list(plain.state()[0]) == ["weights"]
 
 
 def test_weights_of_another_width_are_not_restored():

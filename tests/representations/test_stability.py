@@ -73,15 +73,18 @@ def test_the_stability_of_one_candidate_is_measured_on_the_fewest_parts(separate
 
 def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     one, other = Watched("one"), Watched("other")
-    chosen, scores = race([one, other], separate, RECIPE)
+    X = separate * torch.linspace(0.5, 2.0, 90)[:, None].double()
+    chosen, scores = race([one, other], X, RECIPE)
     assert chosen is one  # the first of equals
     assert scores["one"] == scores["other"]
     assert len(one.parts) == LEAST_PARTS  # equal ones cannot be apart by the margin
-    assert one.prepared[0] is separate
+    torch.testing.assert_close(one.prepared[0], separate, rtol=0, atol=1e-15)
+    assert torch.equal(one.prepared[0], other.prepared[0])
     for a, b in zip(one.parts, other.parts, strict=True):
         assert a is b
         assert len(a.Z) == int(SHARE * 90)
-        assert torch.equal(a.Z, separate[a.index])
+        assert torch.equal(a.X, X[a.index])
+        assert torch.equal(a.Z, one.prepared[0][a.index])
     assert not torch.equal(one.parts[0].index, one.parts[1].index)
 
 

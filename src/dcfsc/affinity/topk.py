@@ -84,7 +84,8 @@ class TopK(Checked):
         """The affinity with its degrees and components."""
         k, largest = self.k, min(LARGEST_K, operator.n - 1)
         # A scan costs nearly the same for twice as many neighbors, a second scan costs twice.
-        spare = (self.grow or self.signs != "both") and k < largest
+        more = self.grow or self.signs != "both" or operator.locally_scaled
+        spare = more and k < largest
         lists = self._neighbors(operator, 2 * k if spare else k)
         graph = self._graph(operator, lists, k)
         while self.grow and k < largest:
@@ -196,7 +197,8 @@ def locally_scaled(cosines: Tensor, columns: Tensor) -> Tensor:
     """
     squares = (1.0 - cosines).clamp_min(0.0)
     scales = squares[:, min(SCALE, squares.shape[1]) - 1].sqrt()
-    scales = scales.clamp_min(max(0.1 * float(scales.mean()), torch.finfo(scales.dtype).tiny))
+    least = torch.finfo(scales.dtype).tiny ** 0.5  # its square is not zero
+    scales = scales.clamp_min(max(0.1 * float(scales.mean()), least))
     return torch.exp(-squares / (scales[:, None] * scales[columns]))
 
 

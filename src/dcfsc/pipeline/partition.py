@@ -73,6 +73,8 @@ def partition(
     """
     if order is not None:
         matrix = graph.on_host[order][:, order]
+        if sp.issparse(matrix):
+            matrix.sort_indices()  # sums are then the same to the last bit
         known_good = sp.issparse(matrix) and matrix.dtype == np.float64
         ordered = (trusted if known_good else read_affinity)(matrix, graph.device)
         known = None if labels is None else labels[order]

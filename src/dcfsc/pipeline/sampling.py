@@ -28,6 +28,8 @@ def common_sample(Z: Tensor, order: np.ndarray | None = None) -> Tensor:
     first = sum(counts[: processes.rank()])
     own = ascending[(ascending >= first) & (ascending < first + len(Z))] - first
     sample = processes.gather_rows(Z[torch.from_numpy(own).to(Z.device)])
+    if order is None:
+        return sample
     return sample[torch.from_numpy(np.searchsorted(ascending, chosen)).to(Z.device)]
 
 

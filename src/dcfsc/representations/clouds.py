@@ -243,7 +243,8 @@ def half_whitening(U: Tensor, count: int) -> tuple[Tensor, Tensor]:
     variances, vectors = torch.linalg.eigh(smaller_gram(X) / n)
     leading = torch.arange(len(variances) - 1, -1, -1, device=U.device)[:count]
     variances, vectors = variances[leading], vectors[:, leading]
-    there = variances > max(float(variances[0]) * torch.finfo(U.dtype).eps, 0.0)
+    rounding = max(torch.finfo(U.dtype).eps, len(X) * torch.finfo(X.dtype).eps)
+    there = variances > max(float(variances[0]) * rounding, 0.0)
     variances, vectors = variances[there], vectors[:, there]
     if d > n:
         vectors = X.mT @ (vectors / (n * variances).sqrt())

@@ -53,7 +53,7 @@ class CosineForm(InnerProducts):
         return largest_inner_products(z, self.directions, k)
 
     def __repr__(self) -> str:
-        return f"CosineForm(N={self.n}, d={self.dim})"
+        return f"{type(self).__name__}(N={self.n}, d={self.dim})"
 
 
 class MirroredCosineForm(RankedByCosine):
