@@ -74,9 +74,9 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
           "scattering", "given" and "metric-twice". "counts" for whole numbers that are mostly zero,
           "affine" for samples that lie on such flats nearly exactly, "given" for vectors that have
           opposites for neighbors, as in subspaces. For other vectors of at most 20 columns "ranks",
-          unless "cosine" is clearly more stable; of more columns "joined", unless "cosine" or
-          "columns" is. With an affinity other than an exact "topk", the most stable of "given" and
-          "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
+          of more columns "joined", unless "given", "cosine" or (of more columns) "columns" is
+          clearly more stable. With an affinity other than an exact "topk", the most stable of
+          "given" and "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
           ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and

@@ -43,6 +43,8 @@ from .base import Part, Representation, is_image, need_unit_length_without_ridge
 from .given import holds_opposites
 
 FEW_COLUMNS = 20  # of a table
+UNITS = 100.0  # between the sizes of its columns, where they are units
+TINY = torch.finfo(torch.float32).tiny
 COMPONENTS = 2  # principal components a cluster
 MARGIN = 0.05  # by which others must be more stable; chosen with the labels of the first half
 
@@ -81,6 +83,14 @@ class Cosine(Clouds):
     name = "cosine"
     learns = False
     few: ClassVar[bool | None] = None
+
+    def suits(self, X: Tensor) -> bool | None:
+        """False for a table whose columns have units of their own, where one may hide the rest."""
+        if X.shape[1] > FEW_COLUMNS:
+            return None
+        sizes = (X.double() / X.abs().max().clamp_min(TINY)).square().mean(dim=0).sqrt()
+        sizes = sizes[sizes > 0]
+        return False if len(sizes) > 1 and float(sizes.max() / sizes.min()) > UNITS else None
 
     def transform(self, Z: Tensor) -> Tensor:
         return lifted(unit_rows(Z))
@@ -125,6 +135,9 @@ class Ranks(Cosine):
     learns = True
     few = True
     ascending: Tensor  # the sample's columns, each in ascending order: (d, n)
+
+    def suits(self, X: Tensor) -> None:
+        return None
 
     def head_start(self, Z: Tensor) -> float:
         return MARGIN
