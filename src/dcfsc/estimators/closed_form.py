@@ -158,7 +158,7 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
         if announced() and recipe.sparse_exact and not processes.active():
             announce_long_work(X.shape, recipe.n_clusters, candidates, device)
         rows = samples.rows(device)
-        order = order_of(rows, self.working_shape_) if self.representation == "auto" else None
+        order = order_of(rows, self.working_shape_) if self.representation != "given" else None
         selected = select(candidates, rows, recipe.on_part, order)
         self._representation, self._training_features = selected.representation, selected.rows
         self.stability_ = selected.stability

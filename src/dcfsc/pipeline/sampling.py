@@ -11,7 +11,7 @@ from torch import Tensor
 from dcfsc import processes
 
 MOST_SAMPLES = 3000
-ROWS = 4096  # whose keys are computed at a time
+KEY_ROWS = 4096  # whose keys are computed at a time
 
 
 def common_sample(Z: Tensor, order: np.ndarray | None = None) -> Tensor:
@@ -55,8 +55,8 @@ def canonical_order(X: Tensor) -> np.ndarray:
     factors = np.random.RandomState(0).randint(-(2**62), 2**62, X.shape[1], dtype=np.int64) * 2 + 1
     times = torch.from_numpy(factors).to(X.device)
     keys = torch.empty(len(X), dtype=torch.int64, device=X.device)
-    for start in range(0, len(X), ROWS):
-        bits = (X[start : start + ROWS] + 0.0).view(kind).long()  # -0.0 is 0.0
+    for start in range(0, len(X), KEY_ROWS):
+        bits = (X[start : start + KEY_ROWS] + 0.0).view(kind).long()  # -0.0 is 0.0
         mixed = (bits ^ (bits >> 15)) * times
-        keys[start : start + ROWS] = (mixed ^ (mixed >> 31)).sum(dim=1)
+        keys[start : start + KEY_ROWS] = (mixed ^ (mixed >> 31)).sum(dim=1)
     return processes.gather_rows(keys).argsort(stable=True).cpu().numpy()

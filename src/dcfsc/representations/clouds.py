@@ -136,8 +136,9 @@ class Ranks(Cosine):
     few = True
     ascending: Tensor  # the sample's columns, each in ascending order: (d, n)
 
-    def suits(self, X: Tensor) -> None:
-        return None
+    def suits(self, X: Tensor) -> bool | None:
+        """False for subspaces through the origin, as in :meth:`Joined.suits`."""
+        return False if holds_opposites(unit_rows(X), self.recipe) else None
 
     def head_start(self, Z: Tensor) -> float:
         return MARGIN

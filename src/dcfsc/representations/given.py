@@ -15,13 +15,13 @@ from .base import Part, Representation
 
 LOOKED_AT = 1000  # rows that say whether signs mean something
 OPPOSITES = 0.4  # half of the neighbors in subspaces through the origin, at most 0.3 in others
-FEWEST = 50  # rows: of fewer it is chance
+FEWEST, FEWEST_COLUMNS = 50, 6  # of rows and columns: with fewer it is chance
 
 
 def holds_opposites(Z: Tensor, recipe: Recipe) -> bool:
     """Whether rows Z (n, d) have opposites for neighbors: subspaces hold z and -z alike."""
     Z = Z[:LOOKED_AT]
-    if len(Z) < FEWEST:
+    if len(Z) < FEWEST or Z.shape[1] < FEWEST_COLUMNS:
         return False
     cosines = solve_for_dof(Z, recipe.dof).topk_cosine(TopK().k)[0]
     return float((cosines < 0).double().mean()) >= OPPOSITES
