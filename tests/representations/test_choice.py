@@ -101,7 +101,7 @@ class Fifth(Representation):
 def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "REPRESENTATIONS", (*REPRESENTATIONS, Fifth))
     monkeypatch.setitem(registry._BY_NAME, "reversed", Fifth)
-    X = np.random.default_rng(0).normal(size=(90, 12)).astype(np.float32)
+    X = np.random.default_rng(0).normal(1.5, size=(90, 12)).astype(np.float32)
     model = ClosedFormSubspaceClustering(3, representation="reversed", random_state=0).fit(X)
     assert model.representation_ == "reversed"
     model.save(tmp_path / "model.safetensors")
@@ -113,7 +113,7 @@ def test_a_fifth_is_one_class_and_one_line(monkeypatch, tmp_path):
 
 def test_the_winner_of_the_race_is_taken_and_fitted(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "dcfsc.stage")
-    Z = torch.nn.functional.normalize(torch.randn(90, 12, generator=torch.Generator()))
+    Z = torch.nn.functional.normalize(1.5 + torch.randn(90, 12, generator=torch.Generator()))
     scores = {"given": 0.5, "cosine": 0.5, "ranks": 0.6}
     for name in scores:
         winner = ["ranks", "given", "cosine"].index(name)
