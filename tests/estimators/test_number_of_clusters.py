@@ -176,7 +176,7 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     """The graph made for the largest K is the one that the estimator clusters into so many."""
     from dcfsc import ClosedFormSubspaceClustering
 
-    X = as_images(120) if images else synthetic(100, 3, 3, 20, noise=0.2, random_state=0).X
+    X = as_images(120) if images else synthetic(100, 3, 3, 30, noise=0.2, random_state=0).X
     found = suggest_k(X, max_k=8, random_state=0, device="cpu")
     model = ClosedFormSubspaceClustering(8, random_state=0, device="cpu").fit(X)
     assert found.representation == model.representation_
@@ -186,7 +186,7 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     rows = chosen.rows(Z)
     if not compared:
         chosen.prepare(rows)
-    graphs = number_of_clusters._graphs(chosen, rows, 8, 0)
+    graphs = number_of_clusters._graphs(chosen, Z, 8, 0)
     assert [(g.made_for, g.own) for g in graphs] == [
         (k, own) for k in (2, 4, 8) for own in (True, False, False)
     ]
