@@ -10,7 +10,7 @@ import torch
 from samples import unit
 
 from dcfsc.affinity import TopK
-from dcfsc.affinity.topk import SCALE, by_degrees, locally_scaled
+from dcfsc.affinity.topk import by_degrees, locally_scaled
 from dcfsc.self_expression import FeatureForm, NearestForm, RerankedForm
 
 
@@ -25,7 +25,7 @@ def nearest(Z, k):
 def by_loop(cosines, columns):
     n, k = cosines.shape
     distances = np.sqrt(1.0 - np.minimum(cosines, 1.0))
-    scale = distances[:, min(SCALE, k) - 1]
+    scale = distances[:, min(6, k) - 1]
     scale = np.maximum(scale, max(0.1 * scale.mean(), 1.5e-154))
     weights = np.zeros((n, k))
     for i in range(n):
@@ -34,7 +34,7 @@ def by_loop(cosines, columns):
     return weights
 
 
-@pytest.mark.parametrize("k", [3, SCALE, 10])
+@pytest.mark.parametrize("k", [3, 6, 10])
 def test_a_distance_counts_by_those_of_both_samples_other_neighbors(k):
     cosines, columns = nearest(unit(50, 6), k)
     weights = locally_scaled(torch.from_numpy(cosines), torch.from_numpy(columns)).numpy()

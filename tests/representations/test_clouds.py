@@ -77,6 +77,8 @@ def test_columns_are_centered_and_of_one_deviation():
     model = Columns(MANY)
     R = model.fit_transform(torch.from_numpy(X)).numpy()
     assert float(model.scale[4]) == 0.0
+    np.testing.assert_allclose(model.mean, X.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(model.scale[5:], 1.0 / X[:, 5:].std(axis=0), rtol=1e-12)
     X[:, 4] = 0.0
     np.testing.assert_allclose(products(R), lift(unit(standardized(X))), rtol=0, atol=1e-12)
 
@@ -103,6 +105,15 @@ def test_an_unseen_number_has_the_rank_it_would_have():
     scores = norm.ppf([0.125, 0.25, 0.5, 0.875])  # no further out than half a sample
     expected = unit(np.c_[scores, np.ones(4)]) * np.sqrt(0.5)
     np.testing.assert_allclose(model.transform_unseen(unseen)[:, :2], expected, rtol=0, atol=1e-14)
+
+
+def test_a_column_that_was_constant_says_nothing_of_unseen_samples():
+    X = torch.from_numpy(table()[0])
+    X[:, 3] = 7.0
+    model = Ranks(FEW)
+    R = model.fit_transform(X)
+    X[:75, 3], X[75:, 3] = -1.0, 9.0
+    assert torch.equal(model.transform_unseen(X), R)
 
 
 def test_neither_units_nor_a_logarithm_change_ranks():
@@ -138,6 +149,17 @@ def test_joined_rows_are_the_samples_their_components_and_their_columns(n, d, K)
     np.testing.assert_allclose(products(R[:, d:-d]), products(half), rtol=0, atol=1e-9)
     X[:, 2] = 0.0
     np.testing.assert_allclose(R[:, -d:], unit(standardized(X)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [20, 90])
+def test_half_whitened_components_have_the_root_of_their_variance(d):
+    U = unit(clouds(50, d)[0])
+    center, directions = half_whitening(torch.from_numpy(U), 6)
+    np.testing.assert_allclose(center, U.mean(axis=0), rtol=0, atol=1e-15)
+    components = (U - center.numpy()) @ directions.numpy()
+    leading = np.linalg.eigvalsh(np.cov(U.T, bias=True))[::-1][:6]
+    expected = np.diag(np.sqrt(leading))
+    np.testing.assert_allclose(np.cov(components.T, bias=True), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
