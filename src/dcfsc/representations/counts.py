@@ -6,7 +6,7 @@ cut separates a few odd ones from all others. Texts are therefore compared by
 
     z_j = log(1 + x_j) log((1 + N) / (1 + N_j)),    N_j the number of texts with word j,
 
-at unit length, by the plain cosine (Salton and Buckley, 1988).
+at unit length (Salton and Buckley, 1988), as clouds are (:mod:`.clouds`).
 """
 
 from __future__ import annotations
