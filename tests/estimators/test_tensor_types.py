@@ -56,7 +56,7 @@ def test_features_are_those_of_the_same_numbers(halved: torch.Tensor) -> None:
         np.testing.assert_array_equal(ours, theirs)
     ours, theirs = (suggest_k(X, random_state=0, device="cpu") for X in (halved, same(halved)))
     assert list(ours) == list(theirs)
-    assert suggest_k(halved, representation="given", random_state=0, device="cpu").k == 3
+    assert suggest_k(halved, random_state=0, device="cpu").k == 3
 
 
 def test_solvers_say_which_types_they_take(halved: torch.Tensor) -> None:

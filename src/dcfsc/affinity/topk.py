@@ -199,7 +199,8 @@ def locally_scaled(cosines: Tensor, columns: Tensor) -> Tensor:
     scales = squares[:, min(SCALE, squares.shape[1]) - 1].sqrt()
     least = torch.finfo(scales.dtype).tiny ** 0.5  # its square is not zero
     scales = scales.clamp_min(max(0.1 * float(scales.mean()), least))
-    return torch.exp(-squares / (scales[:, None] * scales[columns]))
+    weights = torch.exp(-squares / (scales[:, None] * scales[columns]))
+    return weights.masked_fill_(cosines <= 0.0, 0.0)  # opposites, which lists are filled up with
 
 
 def by_degrees(A: sp.csr_array) -> sp.csr_array:
