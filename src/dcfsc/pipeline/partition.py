@@ -16,6 +16,7 @@ from dcfsc.affinity import TopK
 from dcfsc.graphs import Graph, NormalizedAffinity, read_affinity, trusted
 from dcfsc.self_expression import Operator
 from dcfsc.spectral import Embedding, Memberships
+from dcfsc.spectral.assignment import by_first_appearance
 
 from .recipe import Recipe
 
@@ -31,20 +32,11 @@ class Partition:
     def reordered(self, order: np.ndarray) -> Partition:
         """The partition of the samples in another order; clusters by their first samples."""
         sure = self.memberships
-        labels, number = renumbered(self.labels[order], sure.n_clusters)
+        number = by_first_appearance(self.labels[order], sure.n_clusters)
         clusters = number[sure.clusters[order]].astype(sure.clusters.dtype)
         memberships = Memberships(clusters, sure.probabilities[order], sure.n_clusters)
         embedding = None if self.embedding is None else self.embedding.reordered(order)
-        return Partition(labels, memberships, embedding)
-
-
-def renumbered(labels: np.ndarray, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels by first appearance, and the new number of each old one; empty clusters come last."""
-    present, first = np.unique(labels, return_index=True)
-    seen = present[np.argsort(first)]
-    order = np.concatenate([seen, np.setdiff1d(np.arange(n_clusters), seen)])
-    number = np.argsort(order)
-    return number[labels], number
+        return Partition(number[self.labels[order]], memberships, embedding)
 
 
 def graph_of(operator: Operator, recipe: Recipe) -> Graph:

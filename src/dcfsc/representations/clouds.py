@@ -72,12 +72,26 @@ class Clouds(Representation):
         vectors = not is_image(recipe.sample_shape) and cls.few in (few, None)
         return vectors and cls.obstacle(recipe) is None
 
+    def suits(self, X: Tensor) -> bool | None:
+        """False for subspaces through the origin, which hold a sample and its opposite alike."""
+        return False if holds_opposites(unit_rows(X), self.recipe) else None
+
+    def head_start(self, Z: Tensor) -> float:
+        return MARGIN
+
     def solve_part(self, part: Part) -> Operator:
         alone = type(self)(self.recipe)
         return alone.solve(alone.fit_transform(part.X))
 
 
-class Cosine(Clouds):
+class Nearest(Clouds):
+    """Rows that are compared by the cosine alone."""
+
+    def solve(self, R: Tensor) -> NearestForm:
+        return NearestForm(R)
+
+
+class Cosine(Nearest):
     """The cosine of the samples as they are."""
 
     name = "cosine"
@@ -98,9 +112,6 @@ class Cosine(Clouds):
     @property
     def row_shape(self) -> tuple[int, ...]:
         return (math.prod(self.recipe.sample_shape) + 1,)
-
-    def solve(self, R: Tensor) -> NearestForm:
-        return NearestForm(R)
 
 
 class Columns(Cosine):
@@ -128,20 +139,13 @@ class Columns(Cosine):
         self.scale = restored(tensors, "scale", width, device)
 
 
-class Ranks(Cosine):
+class Ranks(Nearest):
     """The cosine of the normal scores of ranks, column by column, with a constant appended."""
 
     name = "ranks"
     learns = True
     few = True
     ascending: Tensor  # the sample's columns, each in ascending order: (d, n)
-
-    def suits(self, X: Tensor) -> bool | None:
-        """False for subspaces through the origin, as in :meth:`Joined.suits`."""
-        return False if holds_opposites(unit_rows(X), self.recipe) else None
-
-    def head_start(self, Z: Tensor) -> float:
-        return MARGIN
 
     def fit_transform(self, Z: Tensor) -> Tensor:
         self.ascending = Z.mT.sort(dim=1).values.contiguous()
@@ -180,13 +184,6 @@ class Joined(Clouds):
     directions: Tensor
     mean: Tensor
     scale: Tensor
-
-    def suits(self, X: Tensor) -> bool | None:
-        """False for subspaces through the origin, which hold a sample and its opposite alike."""
-        return False if holds_opposites(unit_rows(X), self.recipe) else None
-
-    def head_start(self, Z: Tensor) -> float:
-        return MARGIN
 
     def solve_part(self, part: Part) -> Operator:
         alone = Joined(self.recipe)

@@ -42,7 +42,7 @@ def select(
     A candidate that the samples suit is taken without a comparison, and so is the preferred one
     where its head start is infinite. Where there are too few samples to compare candidates, the
     first is taken that learns nothing from them. Where samples are divided among processes all of
-    them choose by the same sample.
+    them choose by the same sample, of ``order`` if there is one.
     """
     chosen, scores = candidates[0], dict[str, float]()
     if len(candidates) == 1 and not chosen.learns:

@@ -62,23 +62,24 @@ class RerankedForm(RankedByCosine):
         return [(values[:, :k], columns[:, :k]), *lists]
 
     def code(self, z: Tensor) -> Tensor:
-        """Cosines of unseen z (n, d + m + ...), the pool's rows and then the others, (n, N)."""
+        """The pool's coefficients (n, N) of unseen z: the pool's rows, then the others."""
         assert isinstance(self.pool, Coding)
-        width = z.shape[1] - sum(R.shape[1] for R in self.others)
-        return self.pool.code(z[:, :width])
+        return self.pool.code(self._kinds(z)[0])
 
     def topk_code(self, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The mean cosine in the other rows of those among the pool's candidates, the k largest."""
         assert isinstance(self.pool, Coding)
-        own, *others = z.split(
-            [z.shape[1] - sum(R.shape[1] for R in self.others), *(R.shape[1] for R in self.others)],
-            dim=1,
-        )
+        own, *others = self._kinds(z)
         columns = self.pool.topk_code(own, min(max(k, POOL), self.n))[1]
         kinds = zip(others, self.others, strict=True)
         cosines = torch.stack([cosines_of(columns, part, R) for part, R in kinds]).mean(dim=0)
         values, order = cosines.clamp_min(0.0).topk(min(k, columns.shape[1]), dim=1)
         return values, columns.gather(1, order)
+
+    def _kinds(self, z: Tensor) -> tuple[Tensor, ...]:
+        """The parts of unseen rows: the pool's, then one for each of the other rows."""
+        widths = [R.shape[1] for R in self.others]
+        return z.split([z.shape[1] - sum(widths), *widths], dim=1)
 
     def __repr__(self) -> str:
         return f"RerankedForm({self.pool!r}, others={len(self.others)})"

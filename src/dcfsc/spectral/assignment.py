@@ -203,17 +203,23 @@ def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:
     if len(labels):
         full[~evident] = np.bincount(labels).argmax()
         full[evident] = labels
-    present, first, inverse = np.unique(full, return_index=True, return_inverse=True)
-    if len(present) < K:
+    found = len(np.unique(full))
+    if found < K:
         warnings.warn(
-            f"{len(present)} clusters were found where {K} were asked for: the embedding has too "
+            f"{found} clusters were found where {K} were asked for: the embedding has too "
             "few distinct rows.",
             UserWarning,
             stacklevel=3,
         )
-    rank = np.empty(len(present), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(present))
-    return rank[inverse]
+    return by_first_appearance(full, K)[full]
+
+
+def by_first_appearance(labels: np.ndarray, n_clusters: int) -> np.ndarray:
+    """The new number of each label 0, ..., K - 1; empty clusters come last."""
+    present, first = np.unique(labels, return_index=True)
+    seen = present[np.argsort(first)]
+    order = np.concatenate([seen, np.setdiff1d(np.arange(n_clusters), seen)])
+    return np.argsort(order)
 
 
 def _check_clusters(n_clusters: int, embedding: Embedding, method: str) -> int:
