@@ -13,6 +13,7 @@ import numpy as np
 from dcfsc.errors import InputError, reason, writable
 from dcfsc.io.images import Reading
 from dcfsc.io.streamed import unmasked
+from dcfsc.io.texts import text_array
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
 HARMLESS_BYTES = 1 << 26  # however small its file
@@ -26,7 +27,7 @@ class Dataset:
     ----------
     name : str
         The registered name, or the file's or folder's name.
-    X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w)
+    X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w); of texts (n,)
         Images keep the type they are stored in (uint8): scaling is the estimator's business.
         Samples of more than a GiB are a :class:`dcfsc.io.Streamed`, which reads them from
         disk when it is sliced.
@@ -67,7 +68,9 @@ class Dataset:
         for field in ("paths", "label_names", "feature_names"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
-        if self.X.ndim not in (2, 3, 4):
+        if self.X.ndim == 1 and self.X.dtype.kind in "OTU":
+            object.__setattr__(self, "X", text_array(self.X))
+        elif self.X.ndim not in (2, 3, 4):
             raise InputError(
                 f"{self.name}: samples have shape {self.X.shape}; expected (n, features), "
                 "(n, h, w) or (n, c, h, w)."
@@ -92,13 +95,18 @@ class Dataset:
         return [str(Path(path).relative_to(top)) for path in self.paths]
 
     @property
+    def texts(self) -> list[str] | None:
+        """The samples, where they are texts."""
+        return self.X.tolist() if self.X.ndim == 1 else None
+
+    @property
     def n_classes(self) -> int | None:
         return None if self.y is None else len(np.unique(self.y))
 
     def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.X.shape))
+        shape, kind = " x ".join(map(str, self.X.shape)), self.X.dtype
         classes = "no labels" if self.y is None else f"{self.n_classes} classes"
-        return f"Dataset({self.name!r}, {shape} {self.X.dtype}, {classes})"
+        return f"Dataset({self.name!r}, {shape} {'text' if self.X.ndim == 1 else kind}, {classes})"
 
 
 def encode_labels(values: Any, source: str | Path) -> tuple[np.ndarray, list[str] | None]:

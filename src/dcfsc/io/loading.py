@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, tables, text_tables
+from dcfsc.io import arrays, folders, images, tables, text_files, text_tables
 from dcfsc.io.dataset import Dataset, encode_labels
 from dcfsc.io.subspaces import synthetic
 
@@ -34,7 +34,7 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images"
+KINDS = ".npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet, .txt or a folder of images"
 
 
 def load(
@@ -120,6 +120,8 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
+    elif kind == ".txt":
+        data = _call(text_files.load_txt, path, options, path)
     elif kind in FILES:
         inside = arrays.NO_LABELS if label_file else labels
         data = _call(FILES[kind], path, {"labels": inside, **options}, path)
@@ -132,7 +134,7 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
             values = text_tables.read_label_column(label_file, len(data))
         y, label_names = encode_labels(values, label_file)
         data = replace(data, y=y, label_names=label_names)
-    return replace(data, X=images.channels_first(data.X, str(path)))
+    return data if data.texts else replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
@@ -142,7 +144,7 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
     file = Path(labels).expanduser()
     if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():
         return file
-    if path.is_dir() or path.suffix.lower() == ".npy":
+    if path.is_dir() or path.suffix.lower() in (".npy", ".txt"):
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
             "with one label per sample."

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from dcfsc.errors import InputError
+from dcfsc.estimators.encoder_features import TextEncoderFeatures
 from dcfsc.estimators.registry import load_model
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.streamed import Derived
@@ -44,7 +45,6 @@ def predict_run(
     """
     saved = run if isinstance(run, Run) else read_run(run)
     _check_model(saved)
-    check_finite(data.X, data.name)
     resolve_device(device)
     if out is None:
         adopt(saved.folder)
@@ -57,6 +57,8 @@ def predict_run(
     parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
     first = model if transformer is None else transformer
+    if not isinstance(first, TextEncoderFeatures):  # which checks its texts
+        check_finite(data.X, data.name)
     X = in_order(data, vars(first).pop("feature_names_in_", None))
     with reserved(output.target.parent):
         if transformer is not None:
