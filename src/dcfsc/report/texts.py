@@ -106,16 +106,20 @@ def count_words(
     return counts, counter.get_feature_names_out().astype(np.str_)
 
 
+def class_tf_idf(counts: Any) -> np.ndarray:
+    """tf log(1 + A / f) of the counts (groups, words) that are not 0, in the order of the rows."""
+    (_, columns), tf = (entries := sp.coo_array(counts)).coords, entries.data
+    size, f = entries.sum(axis=1), entries.sum(axis=0)
+    return tf * np.log1p(size.sum() / max(1, np.count_nonzero(size)) / f[columns])
+
+
 def telling_words(counts: Any, most: int) -> list[np.ndarray]:
     """For each of the groups with these counts (groups, words), the words that set it apart."""
-    entries = sp.coo_array(counts)
-    (rows, columns), tf = entries.coords, entries.data
+    (rows, columns), tf = (entries := sp.coo_array(counts)).coords, entries.data
     size, f = entries.sum(axis=1), entries.sum(axis=0)
-    total, groups = size.sum(), np.count_nonzero(size)
-    outside = (f[columns] - tf) / np.maximum(total - size[rows], 1)
+    outside = (f[columns] - tf) / np.maximum(size.sum() - size[rows], 1)
     apart = tf / np.maximum(size[rows], 1) >= APART * outside
-    rows, columns, tf = rows[apart], columns[apart], tf[apart]
-    weight = tf * np.log1p(total / max(1, groups) / f[columns])
+    rows, columns, weight = rows[apart], columns[apart], class_tf_idf(entries)[apart]
     order = np.lexsort((columns, -weight, rows))
     ends = np.cumsum(np.bincount(rows, minlength=len(size)))[:-1]
     return [columns[group[:most]] for group in np.split(order, ends)]

@@ -57,7 +57,11 @@ def predict_run(
     parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
     first = model if transformer is None else transformer
-    if not isinstance(first, TextEncoderFeatures):  # which checks its texts
+    of_texts = isinstance(first, TextEncoderFeatures)
+    if of_texts != (data.texts is not None):
+        asked, there = ("texts", "none") if of_texts else ("numbers or images", "texts")
+        raise InputError(f"the run {saved.folder} is of {asked}; {data.name} holds {there}.")
+    if not of_texts:
         check_finite(data.X, data.name)
     X = in_order(data, vars(first).pop("feature_names_in_", None))
     with reserved(output.target.parent):
