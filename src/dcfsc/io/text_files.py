@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, reason
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.texts import text_array
 
@@ -16,11 +16,12 @@ def load_txt(path: Path) -> Dataset:
     """
     with open(path, "rb") as file:
         marked = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    encoding = "UTF-16" if marked else "UTF-8"
     try:
-        with open(path, encoding="utf-16" if marked else "utf-8-sig") as file:
+        with open(path, encoding=encoding if marked else "utf-8-sig") as file:
             lines = [line.rstrip("\n") for line in file]
     except UnicodeError as error:
-        raise InputError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8.") from None
+        raise InputError(f"{path} is not {encoding} ({reason(error)}); save it as UTF-8.") from None
     kept = [i for i, line in enumerate(lines) if line.strip()]
     if not kept:
         raise InputError(f"{path} holds no texts.")
