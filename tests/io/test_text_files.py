@@ -11,7 +11,14 @@ from dcfsc.errors import InputError
 from dcfsc.io import Dataset, load
 from dcfsc.io.digest import digest_of
 
-TEXTS = ["The bus was late.", " indented", "公交车又迟到了", "الحافلة متأخرة", "a\tb", "a\u2028b\x0cc"]
+TEXTS = [
+    "The bus was late.",
+    " indented",
+    "公交车又迟到了",
+    "الحافلة متأخرة",
+    "a\tb",
+    "a\u2028b\x0cc",
+]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -72,7 +79,7 @@ def test_texts_are_samples() -> None:
     assert data.texts == TEXTS
     assert data.X.dtype == object
     assert Dataset("x", np.zeros((2, 3))).texts is None
-    with pytest.raises(InputError, match="3.5 in row 1 .* not a text"):
+    with pytest.raises(InputError, match=r"3\.5 in row 1 .* not a text"):
         Dataset("a", np.array(["x", 3.5], object))
     with pytest.raises(InputError, match="expected"):
         Dataset("a", np.arange(4))

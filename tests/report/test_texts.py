@@ -23,7 +23,7 @@ from dcfsc.runs.folder import Run, read_run
 
 WORDS = ["bus", "train", "late", "soup", "cold", "waiter", "the", "was", "kind", "never"]
 TEXTS = ["the bus was late", "late train", "bus or train", "the soup was cold", "cold, cold soup!"]
-MARKUP = "<img src=x onerror=alert(1)></script><b>cold</b> soup & \"bread\" '"
+MARKUP = '<img src=x onerror=alert(1)></script><b>cold</b> soup & "bread" \''
 
 
 def random_texts(n: int = 200, seed: int = 0) -> tuple[list[str], np.ndarray]:
@@ -69,7 +69,14 @@ def test_common_words_do_not_set_a_cluster_apart() -> None:
 
 
 def test_any_script() -> None:
-    texts = ["公交车又迟到了", "公交车没来。", "ラーメンが冷たい", "الحافلةُ متأخرة", "हिन्दी में लिखा", "iPhone手机"]
+    texts = [
+        "公交车又迟到了",
+        "公交车没来。",
+        "ラーメンが冷たい",
+        "الحافلةُ متأخرة",
+        "हिन्दी में लिखा",
+        "iPhone手机",
+    ]
     words = cluster_words(texts, range(6))
     assert words[0] == ["到了", "又迟", "车又", "迟到", "交车", "公交"]  # the last two are in two
     assert "ラー" in words[2]
@@ -103,7 +110,9 @@ def test_stored_counts_give_the_same_words(room: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(report_texts, "CELLS", room)
     stored = stored_words(texts, parts, 10)
     assert stored["words"][0] == ""
-    total = [sum(len(t.split()) for t, p in zip(texts, parts, strict=True) if p == q) for q in range(10)]
+    total = [
+        sum(len(t.split()) for t, p in zip(texts, parts, strict=True) if p == q) for q in range(10)
+    ]
     assert stored["word_counts"].sum(axis=1).tolist() == total
     of_run = Details.__new__(Details)  # no more than the arrays that count here
     of_run.__dict__.update(labels=labels, parts=parts, **stored)

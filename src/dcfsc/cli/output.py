@@ -48,9 +48,7 @@ def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     what = f"samples of {shape} {data['dtype']}" if shape else "texts"
     classes = data["classes"]
     labels = "no labels" if classes is None else f"{classes} classes (labels used only to score)"
-    facts = [
-        ("data", f"{data['name']}: {data['n']:,} {what}, {labels}")
-    ]
+    facts = [("data", f"{data['name']}: {data['n']:,} {what}, {labels}")]
     return [*facts, ("notes", data["notes"])] if data["notes"] else facts
 
 

@@ -69,6 +69,11 @@ def create(name: str, **options: Any) -> SubspaceClusterer:
     return cls(**given)
 
 
+def features_for(name: str | None, texts: bool) -> str | None:
+    """The features by that name; texts have some where none are named."""
+    return NAMED if name is None and texts else name
+
+
 def create_features(
     name: str, method: str, options: Mapping[str, Any], *, texts: bool = False
 ) -> tuple[Features, dict[str, Any]]:
