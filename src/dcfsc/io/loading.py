@@ -43,6 +43,7 @@ def load(
     *,
     labels: str | None = None,
     id: str | None = None,
+    text: str | None = None,
     columns: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
     missing: str | None = None,
@@ -71,6 +72,8 @@ def load(
         images the sub-folders; "none" for no labels (such a column is then a feature).
     id : str, optional
         The column of a table that names the samples.
+    text : str, optional
+        The column of a table whose texts are the samples. Rows without a text are left out.
     columns, ignore : str or list of str, optional
         The columns of a table to cluster, and to leave out, by name or by pattern, as in "x_*".
         By default all columns of numbers, or one of vectors.
@@ -96,7 +99,7 @@ def load(
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
-    table = {"id": id, "columns": columns, "ignore": ignore, "missing": missing}
+    table = {"id": id, "text": text, "columns": columns, "ignore": ignore, "missing": missing}
     options |= {name: value for name, value in table.items() if value is not None}
     options |= {"transpose": True} if transpose else {}
     named = isinstance(spec, str) and spec in NAMED

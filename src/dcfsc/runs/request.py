@@ -20,7 +20,8 @@ class RunRequest:
 
     ``options`` are the estimator's parameters, None where not given; those that only
     the transformer ``features`` has are its. Texts have features where none are named. Without
-    ``random_state`` a seed is drawn. ``n_clusters="auto"`` takes the first of :func:`dcfsc.suggest_k`'s candidates.
+    ``random_state`` a seed is drawn. ``n_clusters="auto"`` takes the first of
+    :func:`dcfsc.suggest_k`'s candidates.
 
     ``out`` is a new or empty folder, by default ``runs/<data>[-<features>]-<method>``. ``resume``
     goes on from the folder's checkpoint, or returns the same run if it was finished; ``overwrite``
