@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,27 @@ def test_without_the_extra_one_line_says_what_to_install(
         line = refused(*command)
         assert "pip install 'dcfsc[texts]'" in line
     assert not Path("runs").exists()
+
+
+SNIPPETS = Path(os.environ.get("DCFSC_DATA", "data"), "texts", "SearchSnippets.txt")
+SUBJECTS = {2: "music", 5: "health", 7: "football"}  # of culture, health and sports
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SNIPPETS.is_file(), reason="no SearchSnippets under $DCFSC_DATA")
+def test_snippets_with_the_packaged_model(place: Path) -> None:
+    """Found snippets of three subjects: nearly all are sorted right, and the words name these."""
+    lines = SNIPPETS.read_text(encoding="utf-8").splitlines()
+    y = np.load(SNIPPETS.with_name("SearchSnippets_minilm.npz"))["labels"]
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.choice(np.flatnonzero(y == k), 70, False) for k in SUBJECTS])
+    (place / "snippets.txt").write_text("\n".join(lines[i] for i in rows), encoding="utf-8")
+    np.save(place / "subjects.npy", y[rows])
+    dcfsc("fit", "snippets.txt", "-k", "3", "--labels", "subjects.npy", "--out", "run")
+    run = read_run(Path("run"))
+    assert run.record["scores"]["error"] < 10.0
+    assert run.record["features"]["encoder"] == "all-MiniLM-L6-v2"
+    words = cluster_words([lines[i] for i in rows], run.labels)
+    for place_, subject in enumerate(SUBJECTS.values()):
+        cluster = np.bincount(run.labels[70 * place_ : 70 * place_ + 70]).argmax()
+        assert subject in words[cluster]
