@@ -103,7 +103,8 @@ def fit(
     features: str | None = option(
         "Cluster these features instead of the samples: encoder or encoder:NAME (a "
         "pretrained network, for photographs: lite0, lite1, lite2, a model of transformers "
-        "or an .onnx file), scattering or autoencoder.",
+        "or an .onnx file; for texts: a model of sentence-transformers), scattering or "
+        "autoencoder.",
         "NAME",
         panel=METHOD,
     ),
@@ -131,6 +132,7 @@ def fit(
         panel=TRAINING,
     ),
     labels: str | None = options.LABELS,
+    text: str | None = options.TEXT,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
     skip_broken: bool = options.SKIP_BROKEN,
@@ -180,7 +182,7 @@ def fit(
     if fast:
         given_options |= _faster(method or default, representation, assign)
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, labels, size, color, skip_broken, seed, reading)
+    samples = options.load_samples(data, labels, size, color, skip_broken, seed, reading, text=text)
     from dcfsc.runs.request import RunRequest
 
     request = RunRequest(

@@ -42,13 +42,15 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 SAMPLES = typer.Argument(
     metavar="DATA",
     help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
-    ".npz or .mat file, or digits or synthetic, which need no file.",
+    ".npz or .mat file, a .txt file with a text a line, or digits or synthetic, which need no "
+    "file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 LABELS = option(
     "A column, array or file with labels. Used only to score the result.", "NAME|FILE", panel=DATA
 )
+TEXT = option("Cluster the texts in this column of a table.", "COLUMN", panel=DATA)
 SIZE = option(
     "Resize images to this height x width.",
     "HxW",

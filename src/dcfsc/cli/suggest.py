@@ -24,6 +24,7 @@ def suggest_k(
     weights: str | None = option("Weights of the auto-encoder.", "FILE"),
     seed: int = options.SEED,
     device: str = options.DEVICE,
+    text: str | None = options.TEXT,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
     skip_broken: bool = options.SKIP_BROKEN,
@@ -35,8 +36,8 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading)
-    from dcfsc.estimators.registry import create_features
+    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading, text=text)
+    from dcfsc.estimators.registry import create_features, features_for
     from dcfsc.runs.executor import suggest_for_run
 
     given_options: dict[str, Any] = {
@@ -45,9 +46,11 @@ def suggest_k(
         "random_state": seed,
         "weights": weights,
     }
-    transformer = None
-    if features is not None:
-        transformer, given_options = create_features(features, "closed-form", given_options)
+    transformer, texts = None, samples.texts is not None
+    if (name := features_for(features, texts)) is not None:
+        transformer, given_options = create_features(
+            name, "closed-form", given_options, texts=texts
+        )
     suggestion = suggest_for_run(
         samples, given_options, transformer, method=method, max_k=max_k
     ).to_dict()

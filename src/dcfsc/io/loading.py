@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, tables, text_tables
+from dcfsc.io import arrays, folders, images, tables, text_files, text_tables
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
@@ -41,7 +41,7 @@ def load_digits() -> Dataset:
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
 FOLDERS = "folders"  # the sub-folders are the labels
-KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images"
+KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of images"
 
 
 def load(
@@ -49,6 +49,7 @@ def load(
     *,
     labels: str | None = None,
     id: str | None = None,
+    text: str | None = None,
     columns: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
     missing: str | None = None,
@@ -68,8 +69,8 @@ def load(
     Parameters
     ----------
     spec : str, Path or data frame
-        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images,
-        "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a file of
+        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of
+        images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a file of
         that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
@@ -79,6 +80,8 @@ def load(
         a folder of images the sub-folders; "none" for no labels (such a column is then a feature).
     id : str, optional
         The column of a table that names the samples.
+    text : str, optional
+        The column of a table whose texts are the samples. Rows without a text are left out.
     columns, ignore : str or list of str, optional
         The columns of a table to cluster, and to leave out, by name or by pattern, as in "x_*".
         By default all columns of numbers, or one of vectors.
@@ -105,7 +108,7 @@ def load(
     """
     size = images.check_size(size)
     again = reading if isinstance(reading, TableReading) else None
-    wanted = Wanted(labels, id, columns, ignore, missing, transpose, again)
+    wanted = Wanted(labels, id, text, columns, ignore, missing, transpose, again)
     if not isinstance(spec, str | Path):
         return tables.load_frame(spec, wanted)
     named = isinstance(spec, str) and spec in NAMED
@@ -154,6 +157,8 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
+    elif kind == ".txt":
+        data = _call(text_files.load_txt, path, options, path)
     elif kind in ARRAYS:
         inside = arrays.NO_LABELS if label_file else wanted.labels
         data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)
@@ -164,7 +169,7 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
         data = label_files.with_labels(data, label_file)
-    return replace(data, X=images.channels_first(data.X, str(path)))
+    return data if data.X.ndim < 3 else replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
@@ -174,7 +179,7 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
     file = Path(labels).expanduser()
     if file.suffix.lower() in label_files.SUFFIXES and file.is_file():
         return file
-    if path.is_dir() or path.suffix.lower() == ".npy":
+    if path.is_dir() or path.suffix.lower() in (".npy", ".txt"):
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
             "with one label per sample."

@@ -27,6 +27,7 @@ from dcfsc.io.table_reading import (
     fill,
     named_as,
 )
+from dcfsc.io.texts import text_array
 
 # what pandas calls a data frame's index when it reads or writes it as a column
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)?|__index_level_0__")
@@ -58,6 +59,7 @@ class Wanted:
 
     labels: str | None = None
     id: str | None = None
+    text: str | None = None
     columns: str | Sequence[str] | None = None
     ignore: str | Sequence[str] | None = None
     missing: str | None = None
@@ -72,9 +74,13 @@ class Wanted:
 
     def refuse(self, source: object) -> None:
         """Refuse the options of tables for what is none."""
-        for name in ("id", "columns", "ignore", "missing", "transpose"):
+        for name in ("id", "text", "columns", "ignore", "missing", "transpose"):
             if getattr(self, name) and self.reading is None:
                 raise InputError(f"{name} is for tables, and has no effect on {source}.")
+
+    @property
+    def text_column(self) -> str | None:
+        return self.text or (self.reading.text if self.reading else None)
 
     @property
     def filling(self) -> str | None:
@@ -146,6 +152,7 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
             tuple(choice.features),
             choice.vector,
             choice.id,
+            choice.text,
             missing=wanted.filling,
             medians=medians,
             transpose=wanted.transpose,
@@ -161,6 +168,7 @@ class Choice:
     wanted: Wanted
     features: list[str] = field(default_factory=list)
     vector: str | None = None
+    text: str | None = None
     id: str | None = None
     label: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -174,13 +182,21 @@ class Choice:
         if self.table.n == 0 and not self.table.faults:
             raise InputError(f"{self.table.source} has no rows.")
         self.id = self._id()
-        self._choose() if self.wanted.reading is None else self._again(self.wanted.reading)
+        if self.wanted.text_column is not None:
+            self._choose_text(self.wanted.text_column)
+        elif self.wanted.reading is not None:
+            self._again(self.wanted.reading)
+        else:
+            self._choose()
 
     def samples(self) -> tuple[Any, list[str] | None]:
         """The matrix with its gaps, and the ids."""
-        if not self.features and self.vector is None:
-            self.refuse()
-        X = self.table.matrix([self.vector] if self.vector is not None else self.features)
+        if self.text is not None:
+            X: Any = text_array(self.table.texts(self.text))
+        else:
+            if not self.features and self.vector is None:
+                self.refuse()
+            X = self.table.matrix([self.vector] if self.vector is not None else self.features)
         return X, None if self.id is None else self._ids(self.id)
 
     def labels(self) -> list[str] | None:
@@ -254,7 +270,15 @@ class Choice:
         aside = [self.by_name[name] for name in left if self.by_name[name].kind == TEXT]
         self._left_out("not numbers", [column.name for column in aside])
         if not self.features and not self.faults:
-            self.fault("there is no column of numbers; texts are named with --text COLUMN")
+            self.fault("there is no column of numbers; to cluster texts, add --text COLUMN")
+
+    def _choose_text(self, name: str) -> None:
+        if name not in self.by_name:
+            raise self._unknown(name)
+        if self.by_name[name].kind in (NUMBERS, VECTOR):
+            self.fault(f"column {name!r} holds no texts ({self.by_name[name].shown or NUMBERS})")
+        self.text = name
+        self.label = self._label([other for other in self.names if other != name])
 
     def _matching(
         self, option: str, patterns: str | Sequence[str] | None
@@ -296,8 +320,7 @@ class Choice:
         if dropped and INDEX.fullmatch(dropped[0]) and dropped[0] == self.names[0]:
             self.notes.append("the row numbers in the unnamed first column were left out")
         if others := [name for name in dropped if not INDEX.fullmatch(name)]:
-            counting = "counts" if len(others) == 1 else "count"
-            self.notes.append(f"{columns_named(others)} {counting} the rows and was left out")
+            self.notes.append(f"left out, as counting the rows: {', '.join(others[:NAMED])}")
         if self.id is None and self.wanted.id is None:
             self.id = next((name for name in others if name.lower() == "id"), None)
         return [name for name in numbers if name not in dropped]
@@ -368,6 +391,8 @@ class Choice:
     def complete(self, X: Any) -> tuple[Any, np.ndarray | None, tuple[float, ...]]:
         """X without gaps, the rows that are kept (None for all), and the medians, if used."""
         how, reading = self.wanted.filling, self.wanted.reading
+        if self.text is not None:
+            return *self._with_text(X), ()
         if X.dtype.kind != "f" or (isinstance(X, Streamed) and how is None):
             return X, None, ()
         counts, rows = np.zeros(X.shape[1], np.int64), np.zeros(len(X), bool)
@@ -402,6 +427,15 @@ class Choice:
             return X, ~rows, medians
         return X, None, medians
 
+    def _with_text(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        kept = np.array([bool(text.strip()) for text in X])
+        if kept.all():
+            return X, None
+        if not kept.any():
+            self.fault(f"column {self.text!r} is empty")
+        self.notes.append(f"{(~kept).sum():,} of {len(X):,} rows without a text were left out")
+        return X[kept], kept
+
     def _place(self, sample: int) -> str:
         return f"row {self.table.row(sample):,}"
 
@@ -424,7 +458,7 @@ class Choice:
             self._doubt_sentinels(name, values, different)
         if 0 < 2 * len(codes) < len(self.features):
             self.doubts.append(
-                f"{columns_named(codes)} few different integers; where they are codes, add "
+                f"{columns_named(codes)} with few different integers; if they are codes, add "
                 f"--ignore '{','.join(codes[:NAMED])}'"
             )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfsc import metrics, processes
 from dcfsc.errors import without_folders
-from dcfsc.estimators.encoder_features import EncoderFeatures
+from dcfsc.estimators.encoder_features import PretrainedFeatures
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
@@ -59,7 +59,7 @@ def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | N
     if transformer is None:
         return None
     features = {"name": name, "parameters": _encoded(transformer), "file": FEATURES}
-    if isinstance(transformer, EncoderFeatures):
+    if isinstance(transformer, PretrainedFeatures):
         features["encoder"] = transformer.open().title
     return features
 
@@ -69,7 +69,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "name": data.name,
         "n": len(data),
         "shape": list(data.X.shape[1:]),
-        "dtype": str(data.X.dtype),
+        "dtype": "text" if data.X.ndim == 1 else str(data.X.dtype),
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "labels": digest_of_labels(data.y),
