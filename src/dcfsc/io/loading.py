@@ -70,8 +70,8 @@ def load(
     ----------
     spec : str, Path or data frame
         A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of
-        images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a file of
-        that name: write ./digits for a folder digits.
+        images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a
+        file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of a .csv with labels, which is matched by a column

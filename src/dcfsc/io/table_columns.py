@@ -69,6 +69,9 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.missing not in (None, *MISSING):
             raise InputError(f"missing={self.missing!r} is neither {' nor '.join(MISSING)}.")
+        for name in ("columns", "ignore", "missing", "transpose"):
+            if self.text is not None and getattr(self, name):
+                raise InputError(f"{name} is for columns of numbers; leave it out beside text.")
         if self.reading is not None and self.reading.transpose:
             object.__setattr__(self, "transpose", True)
 
@@ -130,6 +133,7 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
     choice.refuse()
     if kept is not None:
         rows = kept.nonzero()[0].tolist()
+        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         ids, labels = (None if each is None else [each[i] for i in rows] for each in (ids, labels))
     y, names = None, None
     if labels is not None:
