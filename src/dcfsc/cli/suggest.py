@@ -26,7 +26,9 @@ def suggest_k(
     device: str = options.DEVICE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
-    skip_broken: bool = options.SKIP_BROKEN,
+    page: str | None = options.PAGE,
+    channels: str | None = options.CHANNELS,
+    strict: bool = options.STRICT,
     as_json: bool = options.JSON,
 ) -> None:
     """Suggest numbers of clusters for DATA, the best candidate first.
@@ -35,7 +37,7 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading)
+    samples = options.load_samples(data, None, size, color, strict, seed, reading, page, channels)
     from dcfsc.estimators.registry import create_features
     from dcfsc.runs.executor import suggest_for_run
 

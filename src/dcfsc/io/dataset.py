@@ -46,6 +46,8 @@ class Dataset:
         Whether they come from a folder of color photographs.
     folder : str or None
         The folder that all ``paths`` are in.
+    broken : tuple of str
+        Images of the folder that could not be read, by their relative paths.
     """
 
     name: str
@@ -58,12 +60,14 @@ class Dataset:
     reading: Reading | None = None
     photographs: bool = False
     folder: str | None = None
+    broken: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
+        object.__setattr__(self, "broken", tuple(map(writable, self.broken)))
         for field in ("paths", "label_names", "feature_names"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])

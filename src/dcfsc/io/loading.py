@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.io import arrays, folders, images, tables, text_tables
 from dcfsc.io.dataset import Dataset, encode_labels
 from dcfsc.io.subspaces import synthetic
@@ -43,7 +43,9 @@ def load(
     labels: str | None = None,
     size: tuple[int, int] | None = None,
     gray: bool | None = None,
-    skip_broken: bool = False,
+    page: int | str | None = None,
+    channels: Sequence[int] | None = None,
+    strict: bool = False,
     reading: images.Reading | None = None,
     **options: Any,
 ) -> Dataset:
@@ -61,8 +63,9 @@ def load(
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
-        default an array or column called y, label, labels, gnd or target, and in a folder of
-        images the sub-folders; "none" for no labels (such a column is then a feature).
+        default an array or column called y, label, labels, gnd or target; "none" for no labels
+        (such a column is then a feature). In a folder of images "folders" takes the first
+        sub-folder on the way to an image.
     size : (height, width), optional
         Bring images to this size (bicubic). Without it a folder whose images differ in size, or
         have more than 4,096 values, is read at a working size of at most 1,024 pixels
@@ -70,8 +73,14 @@ def load(
     gray : bool, optional
         Read folders of images in gray, (n, h, w), or in color, (n, 3, h, w). Without it in color
         if any image has some, as up to 32 images of the folder show.
-    skip_broken : bool
-        Leave broken images of a folder out, with a warning.
+    page : int or "all", optional
+        The page of image files that have several, counted from 1; by default the first. The pages
+        of "all" are channels.
+    channels : sequence of int, optional
+        Read these channels, counted from 1, in place of gray or color: (n, channels, h, w).
+    strict : bool
+        Raise an error for a broken image. By default such images are left out, with a warning;
+        each file is then decoded once to see.
     reading : Reading, optional
         Read a folder of images in just this way, each file when it is used; for encoders.
     **options
@@ -81,11 +90,13 @@ def load(
     size = images.check_size(size)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
+    how = {"page": page, "channels": channels, "strict": strict}
     if not named and path.is_dir():
-        options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
-    elif gray is not None or skip_broken:
-        name = "skip_broken" if gray is None else "gray" if gray else "color"
-        raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
+        options |= {**how, "size": size, "gray": gray, "labels": labels, "reading": reading}
+    elif given := [
+        name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
+    ]:
+        raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}.")
     try:
         data = _load_named(str(spec), labels, options) if named else _load(path, labels, options)
     except OSError as error:
@@ -109,8 +120,7 @@ def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Datas
 def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
-            f"{unknown_name('dataset', path, NAMED)} No file or folder has that name either; a "
-            f"path to {KINDS} works too."
+            f"no such file or folder: {path}. DATA is a path to {KINDS}, or {' or '.join(NAMED)}."
         )
     label_file = _label_file(path, labels)
     kind = path.suffix.lower()
@@ -123,6 +133,11 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
     elif kind in FILES:
         inside = arrays.NO_LABELS if label_file else labels
         data = _call(FILES[kind], path, {"labels": inside, **options}, path)
+    elif kind in images.suffixes():
+        raise InputError(
+            f"{path} is a single image; give the folder that the images are in, such as "
+            f"{path.parent}."
+        )
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
@@ -142,10 +157,12 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
     file = Path(labels).expanduser()
     if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():
         return file
+    if path.is_dir() and labels == folders.FOLDERS:
+        return None
     if path.is_dir() or path.suffix.lower() == ".npy":
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
-            "with one label per sample."
+            f"with one label per sample{', or folders' if path.is_dir() else ''}."
         )
     return None
 
@@ -158,7 +175,7 @@ def _call(
     known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY or not args}
     for name in options:
         if name not in known:
-            public = known - {"size", "gray", "skip_broken", "reading", "labels"}
+            public = known - {"size", "gray", "page", "channels", "strict", "reading", "labels"}
             takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
             raise InputError(f"{what}: unknown option {name!r}; {takes}.")
     return function(*args, **options)
