@@ -295,9 +295,7 @@ def _finish(folder: Path, stage: Path) -> None:
     known = Filled.read(folder) or Filled(plan["kind"], {})
     files = {name: list(digests) for name, digests in known.files.items()}
     for old, new in plan["renames"].items():
-        real = _in_real_folders(folder, old) and _in_real_folders(folder, new)
-        if real and os.path.lexists(folder / old) and not os.path.lexists(folder / new):
-            (folder / new).parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(folder / old) and not os.path.lexists(folder / new):
             os.rename(folder / old, folder / new)
         files[new] = files.pop(old, files.get(new, []))
     is_export = plan["kind"] == EXPORT

@@ -76,15 +76,18 @@ class Export:
     def moved(
         self, edits: Edits, titles: Mapping[int, str], taken: set[str]
     ) -> tuple[dict[str, int], dict[str, str]]:
-        """The new files in the folders of their present clusters, and the changes of place."""
-        new, renames = {}, {}
+        """The new files in the folders of their present clusters, and the changes of place.
+
+        They make way for files that have ``taken`` their places.
+        """
+        new, moves = {}, {}
         for place, part in self.new.items():
-            title, name = place.split("/", 1)
-            goal = titles[int(edits.place.ravel()[part])]
-            if goal != title and self.known.owns(self.folder, place):
-                renames[place] = _free(f"{goal}/{name}", taken, self.folder)
-            new[renames.get(place, place)] = part
-        return new, renames
+            goal = "/".join((titles[int(edits.place.ravel()[part])], place.split("/", 1)[1]))
+            moves_on = goal != place or _one_on_disk(place) in taken
+            if moves_on and self.known.owns(self.folder, place):
+                moves[place] = _free(goal, taken, self.folder)
+            new[moves.get(place, place)] = part
+        return new, moves
 
 
 def open_export(
@@ -133,14 +136,14 @@ def write_folders(
     with _writing(export.folder, copy):
         export = open_export(target, run, **options)  # type: ignore[arg-type]
         places = _places(files, clusters, titles)
-        new, renames = export.moved(edits, titles, {*map(_one_on_disk, places.values())})
-        removes = export.known.files.keys() - export.new.keys()
-        with filling(export.folder, EXPORT, removes=removes, renames=renames) as part:
+        new, moves = export.moved(edits, titles, {*map(_one_on_disk, places.values())})
+        removes = export.known.files.keys() - export.new.keys() | moves.keys()
+        with filling(export.folder, EXPORT, removes=removes) as stage:
             for cluster in edits.clusters:
-                (part / titles[cluster]).mkdir()
+                (stage / titles[cluster]).mkdir()
             for i, place in places.items():
-                _put(files[i], part / place, copy)
-            _write_notes(part, run, new)
+                _put(files[i], stage / place, copy)
+            _finish(stage, export, moves, run, new)
 
 
 def sort_new(target: Path, run: Run, data: Dataset, labels: np.ndarray, *, copy: bool) -> Path:
@@ -166,22 +169,24 @@ def sort_new(target: Path, run: Run, data: Dataset, labels: np.ndarray, *, copy:
         for place, digests in export.known.files.items():
             for known in digests:
                 there.setdefault(known, []).append(place)
-        parts, added = dict(export.new), {}
-        taken = {*map(_one_on_disk, export.known.files)}
-        for file, label in zip(filter(None, files), labels.tolist(), strict=True):
-            name, part = os.path.basename(file), halves.index(label)
-            earlier = [p for p in there.get(_digest(file, copy), ()) if p.endswith(name)]
-            if earlier:
-                parts |= {place: part for place in earlier[:1] if place in parts}
-                continue
-            place = _free(f"{titles[label]}/{name}", taken, folder)
-            added[place] = file, part
-        new, renames = replace(export, new=parts).moved(edits, titles, taken)
-        with filling(folder, EXPORT, removes=(), renames=renames) as stage:
-            for place, (file, _) in added.items():
+        parts, added = dict(export.new), []
+        for file, label in zip(files, labels.tolist(), strict=True):
+            part, name = halves.index(label), os.path.basename(str(file))
+            earlier = [p for p in there.get(_digest(str(file), copy), ()) if p.endswith(name)]
+            if not earlier:
+                added.append((str(file), f"{titles[label]}/{name}", part))
+            elif earlier[0] in parts:
+                parts[earlier[0]] = part
+        old = export.known.files.keys() - parts.keys()
+        new, moves = replace(export, new=parts).moved(edits, titles, {*map(_one_on_disk, old)})
+        taken = {*map(_one_on_disk, (*export.known.files, *new))}
+        with filling(folder, EXPORT, removes=moves.keys()) as stage:
+            for file, place, part in added:
+                place = _free(place, taken, folder)
                 (stage / place).parent.mkdir(exist_ok=True)
                 _put(file, stage / place, copy)
-            _write_notes(stage, run, new | {place: part for place, (_, part) in added.items()})
+                new[place] = part
+            _finish(stage, export, moves, run, new)
     return folder
 
 
@@ -197,7 +202,13 @@ def _writing(folder: Path, copy: bool) -> Iterator[None]:
         raise
 
 
-def _write_notes(stage: Path, run: Run, new: Mapping[str, int]) -> None:
+def _finish(
+    stage: Path, export: Export, moves: Mapping[str, str], run: Run, new: Mapping[str, int]
+) -> None:
+    """Add the new files that move, and the notes, to what will be moved into the export."""
+    for old, place in moves.items():
+        (stage / place).parent.mkdir(exist_ok=True)
+        shutil.copy2(export.folder / old, stage / place, follow_symlinks=False)
     notes = {"record": digest(run.folder / RECORD), "new": new}
     (stage / NOTES).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
 
