@@ -150,7 +150,7 @@ def test_a_folder_of_somebody_or_of_another_run_is_refused(
 def test_a_forged_note_names_no_other_file(run: Run, made: Path, tmp_path: Path) -> None:
     """A note may come from anybody: what it says of files that the list lacks does not count."""
     target = sort(run, made / "new", tmp_path / "sorted")
-    text = (target / NOTES).read_text().replace('"new": {', '"new": {"../run/run.json": 0,')
+    text = (target / NOTES).read_text().replace('"new": {', '"new": {"../run/run.json": [0, "a"],')
     (target / NOTES).write_text(text)
     known = Filled.read(target)
     assert known is not None

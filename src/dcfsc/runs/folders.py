@@ -47,14 +47,14 @@ def folders_of(run: Path) -> Path:
 class Export:
     """An export as it is: its list, the digest of its run's record, and the new files in it.
 
-    ``new`` is the part of each by its place: the half of a cluster of the fit, counted as in
-    :class:`dcfsc.report.Details`.
+    ``new`` is the part of each by its place, and its own name: the part is the half of a cluster of
+    the fit, counted as in :class:`dcfsc.report.Details`.
     """
 
     folder: Path
     known: Filled = field(default_factory=lambda: Filled(EXPORT, {}))
     record: str | None = None
-    new: Mapping[str, int] = field(default_factory=dict)
+    new: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Export:
@@ -65,7 +65,8 @@ class Export:
             if not known.owns(folder, NOTES):
                 raise ValueError("somebody else's")
             notes = read_json(folder / NOTES)
-            new = {place: int(part) for place, part in notes["new"].items() if place in known.files}
+            kept = [(place, *notes["new"][place]) for place in notes["new"] if place in known.files]
+            new = {place: (int(part), os.path.basename(name)) for place, part, name in kept}
             return cls(folder, known, str(notes["record"]), new)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise InputError(
@@ -75,18 +76,18 @@ class Export:
 
     def moved(
         self, edits: Edits, titles: Mapping[int, str], taken: set[str]
-    ) -> tuple[dict[str, int], dict[str, str]]:
+    ) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
         """The new files in the folders of their present clusters, and the changes of place.
 
         They make way for files that have ``taken`` their places.
         """
         new, moves = {}, {}
-        for place, part in self.new.items():
-            goal = "/".join((titles[int(edits.place.ravel()[part])], place.split("/", 1)[1]))
-            moves_on = goal != place or _one_on_disk(place) in taken
+        for place, (part, name) in self.new.items():
+            title = titles[int(edits.place.ravel()[part])]
+            moves_on = place.split("/")[0] != title or _one_on_disk(place) in taken
             if moves_on and self.known.owns(self.folder, place):
-                moves[place] = _free(goal, taken, self.folder)
-            new[moves.get(place, place)] = part
+                moves[place] = _free(f"{title}/{name}", taken, self.folder)
+            new[moves.get(place, place)] = part, name
         return new, moves
 
 
@@ -104,7 +105,9 @@ def open_export(
     export = Export.read(target)
     same = export.record == digest(run.folder / RECORD)
     check_export(target, overwrite or same)
-    if export.new and not (same and max(export.new.values()) < 2 * run.record["n_clusters"]):
+    if export.new and not (
+        same and max(part for part, _ in export.new.values()) < 2 * run.record["n_clusters"]
+    ):
         raise InputError(
             f"{target} holds new files that another run sorted; choose another folder with --out."
         )
@@ -170,19 +173,19 @@ def sort_new(target: Path, run: Run, data: Dataset, labels: np.ndarray, *, copy:
             for known in digests:
                 there.setdefault(known, []).append(place)
         parts, added = dict(export.new), []
-        for file, label in zip(files, labels.tolist(), strict=True):
-            part, name = halves.index(label), os.path.basename(str(file))
-            earlier = [p for p in there.get(_digest(str(file), copy), ()) if p.endswith(name)]
+        for file, label in zip(map(str, files), labels.tolist(), strict=True):
+            part = halves.index(label), os.path.basename(file)
+            earlier = [p for p in there.get(_digest(file, copy), ()) if p.endswith(part[1])]
             if not earlier:
-                added.append((str(file), f"{titles[label]}/{name}", part))
+                added.append((file, titles[label], part))
             elif earlier[0] in parts:
                 parts[earlier[0]] = part
         old = export.known.files.keys() - parts.keys()
         new, moves = replace(export, new=parts).moved(edits, titles, {*map(_one_on_disk, old)})
         taken = {*map(_one_on_disk, (*export.known.files, *new))}
         with filling(folder, EXPORT, removes=moves.keys()) as stage:
-            for file, place, part in added:
-                place = _free(place, taken, folder)
+            for file, title, part in added:
+                place = _free(f"{title}/{part[1]}", taken, folder)
                 (stage / place).parent.mkdir(exist_ok=True)
                 _put(file, stage / place, copy)
                 new[place] = part
@@ -203,7 +206,11 @@ def _writing(folder: Path, copy: bool) -> Iterator[None]:
 
 
 def _finish(
-    stage: Path, export: Export, moves: Mapping[str, str], run: Run, new: Mapping[str, int]
+    stage: Path,
+    export: Export,
+    moves: Mapping[str, str],
+    run: Run,
+    new: Mapping[str, tuple[int, str]],
 ) -> None:
     """Add the new files that move, and the notes, to what will be moved into the export."""
     for old, place in moves.items():
