@@ -125,7 +125,10 @@ def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
     return "not clear: the next candidates are nearly as good"
 
 
-def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
+def result_facts(
+    record: Mapping[str, Any], folder: object, seconds: float
+) -> list[tuple[str, str]]:
+    """What came out of a fit that took so many ``seconds`` from the command on."""
     facts = score_facts(record["scores"])
     if "auto" in record:
         facts.append(("kept", f"{record['method']}: {record['auto']}"))
@@ -141,7 +144,7 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
         facts.append(("lam", f"{record['lam']:.6g}"))
     if record["effective_dof"] is not None:
         facts.append(("degrees of freedom", f"{record['effective_dof']:.4g} (effective)"))
-    facts.append(("time", f"{sum(record['timings'].values()):.2f} s"))
+    facts.append(("time", f"{seconds:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
     return [*facts, report_fact(page)] if page.is_file() else facts

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import typer
+
 from dcfsc.cli import options, output
 from dcfsc.cli.options import option
 
@@ -12,6 +14,7 @@ MOST = 10
 
 
 def suggest_k(
+    ctx: typer.Context,
     data: str = options.SAMPLES,
     max_k: int | None = option("Largest K to consider.", "M", shown="50, or N/5"),
     method: str = option(
@@ -24,10 +27,18 @@ def suggest_k(
     weights: str | None = option("Weights of the auto-encoder.", "FILE"),
     seed: int = options.SEED,
     device: str = options.DEVICE,
+    labels: str | None = options.LABELS,
     text: str | None = options.TEXT,
+    id: str | None = options.ID,
+    columns: str | None = options.COLUMNS,
+    ignore: str | None = options.IGNORE,
+    missing: str | None = options.MISSING,
+    transpose: bool = options.TRANSPOSE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
-    skip_broken: bool = options.SKIP_BROKEN,
+    page: str | None = options.PAGE,
+    channels: str | None = options.CHANNELS,
+    strict: bool = options.STRICT,
     as_json: bool = options.JSON,
 ) -> None:
     """Suggest numbers of clusters for DATA, the best candidate first.
@@ -36,7 +47,10 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading, text=text)
+    table = {name: ctx.params[name] for name in options.TABLE}
+    samples = options.load_samples(
+        data, labels, size, color, strict, seed, reading, page, channels, **table
+    )
     from dcfsc.estimators.registry import create_features, features_for
     from dcfsc.runs.executor import suggest_for_run
 

@@ -232,12 +232,15 @@ class EncoderFeatures(PretrainedFeatures):
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            wanted = replace(self._checked().images.reading, gray=X.reading.gray)
-            return X.read_as(replace(wanted, levels=X.reading.levels))
+            kept = {f: getattr(X.reading, f) for f in ("gray", "levels", "page", "channels")}
+            X = X.read_as(replace(self._checked().images.reading, **kept))
+            return self._with_colors(X)
         if _are_paths(X):
             sources = [ImageSource.file(Path(path)) for path in X]
             return StreamedImages("X", sources, self._checked().images.reading)
-        X = channels_first(images(X, "encoder features"), "X")
+        return self._with_colors(channels_first(images(X, "encoder features"), "X"))
+
+    def _with_colors(self, X: Any) -> Any:
         if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
             raise InputError(
                 f"an encoder takes images in gray or in color; X has {X.shape[1]} channels."

@@ -51,6 +51,8 @@ class Dataset:
         The folder that all ``paths`` are in.
     ids : list of str, or None
         What names each sample: a table's column of ids.
+    broken : tuple of str
+        Images of the folder that could not be read, by their relative paths.
     """
 
     name: str
@@ -64,12 +66,14 @@ class Dataset:
     photographs: bool = False
     folder: str | None = None
     ids: list[str] | None = None
+    broken: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
+        object.__setattr__(self, "broken", tuple(map(writable, self.broken)))
         for field in ("paths", "label_names", "feature_names", "ids"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])

@@ -20,6 +20,12 @@ SUFFIXES = (".npy", ".csv", ".tsv")
 ID_KEYS = ("id", "path", "file", "filename")
 
 
+def file_of(labels: str) -> Path | None:
+    """The file that ``labels`` is the path of."""
+    file = Path(labels).expanduser()
+    return file if file.suffix.lower() in SUFFIXES and file.is_file() else None
+
+
 def with_labels(data: Dataset, file: Path) -> Dataset:
     """The samples with the labels of a file.
 

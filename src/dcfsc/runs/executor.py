@@ -80,9 +80,7 @@ def execute_each(
     for K in sorted(set(counts), reverse=True):
         folder = life.default_folder(f"{request.name}-k{K}")
         folder = folder if request.out is None else request.out / f"k{K}"
-        check_place(folder, inputs=sources(request), own=folder)
-        state = life.state_of(folder)
-        life.check_free(folder, state, resume=False, overwrite=request.overwrite)
+        life.check_out(folder, resume=False, overwrite=request.overwrite, inputs=sources(request))
         requests[K] = replace(request.with_options(n_clusters=K), out=folder)
     runs: dict[int, Run] = {}
     largest: Job | None = None

@@ -74,6 +74,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "classes": data.n_classes,
         "labels": digest_of_labels(data.y),
         "notes": data.notes,
+        "broken": list(data.broken),
         "directory": None if data.paths is None else os.path.abspath(data.folder or ""),
         "reading": None if data.reading is None else asdict(data.reading),
         "photographs": data.photographs,
@@ -89,9 +90,12 @@ def reading_of(record: dict[str, Any]) -> Reading | TableReading | None:
         if "features" in values:
             return TableReading.from_record(values)
         size = check_size(tuple(values["size"]))
-        low, high = map(int, values.get("levels", FULL))
-        whole = size is not None and low < high
-        return Reading(**{**values, "size": size, "levels": (low, high)}) if whole else None
+        levels = tuple(map(int, values.get("levels", FULL)))
+        channels = None if (c := values.get("channels")) is None else tuple(map(int, c))
+        reading = Reading(**{**values, "size": size, "levels": levels, "channels": channels})
+        ranges = reading.ranges()
+        whole = size is not None and len(ranges) == len(channels or (1,)) and reading.page >= 0
+        return reading if whole and all(low < high for low, high in ranges) else None
     except (KeyError, TypeError, ValueError):
         return None  # of another version
 
