@@ -41,9 +41,9 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 
 SAMPLES = typer.Argument(
     metavar="DATA",
-    help="A folder of images and what is below it, a .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, "
-    ".npz or .mat file, a .txt file with a text a line, or digits or synthetic, which need no "
-    "file.",
+    help="A folder of images and what is below it; a table (.csv, .tsv, .xlsx, .jsonl, .parquet, "
+    ".h5ad); an array (.npy, .npz, .mat, .mtx); a .txt file with a text a line; or digits or "
+    "synthetic, which need no file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")

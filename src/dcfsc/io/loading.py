@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.io import arrays, folders, images, tables, text_files, text_tables
+from dcfsc.io import arrays, folders, images, sparse_tables, tables, text_files, text_tables
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
@@ -28,6 +28,8 @@ TABLES: dict[str, Callable[..., Dataset]] = {
     ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
     ".parquet": tables.load_parquet,
+    ".mtx": sparse_tables.load_mtx,
+    ".h5ad": sparse_tables.load_h5ad,
 }
 
 
@@ -70,9 +72,9 @@ def load(
     Parameters
     ----------
     spec : str, Path or data frame
-        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of
-        images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before
-        a file of that name: write ./digits for a folder digits.
+        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .h5ad, .mtx, .npy, .npz, .mat, .txt or a
+        folder of images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name
+        goes before a file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of a .csv with labels, which is matched by a column
@@ -176,6 +178,8 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
         data = _call(arrays.load_npy, path, options, path)
     elif kind == ".txt":
         data = _call(text_files.load_txt, path, options, path)
+    elif kind == ".npz" and arrays.is_sparse(path):
+        data = sparse_tables.load_sparse_npz(path)
     elif kind in ARRAYS:
         inside = arrays.NO_LABELS if label_file else wanted.labels
         data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,10 @@ class Wanted:
         if self.reading is not None and self.reading.transpose:
             object.__setattr__(self, "transpose", True)
 
-    def refuse(self, source: object) -> None:
-        """Refuse the options of tables for what is none."""
+    def refuse(self, source: object, but: Sequence[str] = ()) -> None:
+        """Refuse the options of tables for what is none, or knows only some."""
         for name in ("id", "text", "columns", "ignore", "missing", "transpose"):
-            if getattr(self, name) and self.reading is None:
+            if getattr(self, name) and self.reading is None and name not in but:
                 raise InputError(f"{name} is for tables, and has no effect on {source}.")
 
     @property
@@ -221,7 +222,7 @@ class Choice:
         """All that is the matter, in one error, with the options that would go on."""
         faults = [*self.table.faults, *self.faults]
         if faults:
-            options = [f"--{name} '{','.join(values)}'" for name, values in self.options.items()]
+            options = [f"--{name} {quote(','.join(v))}" for name, v in self.options.items()]
             text = "; ".join([*faults, *self.notes, *self.doubts])
             raise OptionNeeded(f"{self.table.source}: {text}.", " ".join(options))
 
@@ -463,7 +464,7 @@ class Choice:
         if 0 < 2 * len(codes) < len(self.features):
             self.doubts.append(
                 f"{columns_named(codes)} with few different integers; if they are codes, add "
-                f"--ignore '{','.join(codes[:NAMED])}'"
+                f"--ignore {quote(','.join(codes[:NAMED]))}"
             )
 
     def _doubt_sentinels(self, name: str, values: np.ndarray, different: np.ndarray) -> None:

@@ -35,6 +35,8 @@ class TableReading:
         One for each feature, if ``missing`` is "median".
     transpose : bool
         Whether the rows are features and the columns samples.
+    components : int
+        The number of leading components of a sparse matrix that are the samples, if they are.
     """
 
     features: tuple[str, ...] = ()
@@ -44,6 +46,7 @@ class TableReading:
     missing: str | None = None
     medians: tuple[float, ...] = ()
     transpose: bool = False
+    components: int = 0
 
     @classmethod
     def from_record(cls, values: dict[str, Any]) -> TableReading:
