@@ -132,11 +132,14 @@ def test_words_that_tell_a_cluster_or_its_half_are_stored(monkeypatch: pytest.Mo
         halves, clusters = rng.choice(5, 3) + 10 * part, rng.choice(5, 2) + 100 * (k + 1)
         texts.append(" ".join(f"w{i}" for i in [*halves, *clusters, *rng.integers(1000, 2000, 4)]))
     monkeypatch.setattr(report_texts, "STORED", (2, 2))
-    expected = {"", *sum(cluster_words(texts, labels, 2).values(), [])}
-    assert not {*sum(cluster_words(texts, parts, 2).values(), [])} <= expected
-    expected |= {*sum(cluster_words(texts, parts, 2).values(), [])}
-    assert {*stored_words(texts, parts, 6)["words"].tolist()} == expected
-    assert not expected <= {"", *sum(cluster_words(texts, parts, 2).values(), [])}
+    of_clusters, of_halves = (
+        {word for words in cluster_words(texts, groups, 2).values() for word in words}
+        for groups in (labels, parts)
+    )
+    assert of_clusters - of_halves
+    assert of_halves - of_clusters
+    stored = stored_words(texts, parts, 6)["words"]
+    assert {*stored.tolist()} == {"", *of_clusters, *of_halves}
 
 
 def test_the_words_that_are_not_stored_are_no_word() -> None:
