@@ -105,7 +105,8 @@ def fit(
     features: str | None = option(
         "Cluster these features instead of the samples: encoder or encoder:NAME (a "
         "pretrained network, for photographs: lite0, lite1, lite2, a model of transformers "
-        "or an .onnx file), scattering or autoencoder.",
+        "or an .onnx file; for texts: a model of sentence-transformers), scattering or "
+        "autoencoder.",
         "NAME",
         panel=METHOD,
     ),
@@ -133,6 +134,12 @@ def fit(
         panel=TRAINING,
     ),
     labels: str | None = options.LABELS,
+    text: str | None = options.TEXT,
+    id: str | None = options.ID,
+    columns: str | None = options.COLUMNS,
+    ignore: str | None = options.IGNORE,
+    missing: str | None = options.MISSING,
+    transpose: bool = options.TRANSPOSE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
     page: str | None = options.PAGE,
@@ -190,7 +197,10 @@ def fit(
     if fast:
         given_options |= _faster(method or default, representation, assign)
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, labels, size, color, strict, seed, reading, page, channels)
+    table = {name: ctx.params[name] for name in options.TABLE}
+    samples = options.load_samples(
+        data, labels, size, color, strict, seed, reading, page, channels, **table
+    )
     from dcfsc.runs.request import RunRequest
 
     request = RunRequest(

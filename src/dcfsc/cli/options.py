@@ -15,6 +15,7 @@ from dcfsc.errors import InputError, plain_number
 if TYPE_CHECKING:
     from dcfsc.io import Dataset
     from dcfsc.io.images import Reading
+    from dcfsc.io.table_reading import TableReading
 
 # The panels of --help
 DATA, METHOD, IMAGES, TRAINING, OUTPUT = "Data", "Method", "Images", "Training", "Output"
@@ -40,8 +41,9 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 
 SAMPLES = typer.Argument(
     metavar="DATA",
-    help="A folder of images and what is below it, a .csv, .tsv, .jsonl, .parquet, .npy, "
-    ".npz or .mat file, or digits or synthetic, which need no file.",
+    help="A folder of images and what is below it; a table (.csv, .tsv, .xlsx, .jsonl, .parquet, "
+    ".h5ad); an array (.npy, .npz, .mat, .mtx); a .txt file with a text a line; or digits or "
+    "synthetic, which need no file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
@@ -50,6 +52,30 @@ LABELS = option(
     "score the result.",
     "NAME|FILE|folders",
     panel=DATA,
+)
+TABLE = ("text", "id", "columns", "ignore", "missing", "transpose")  # the options of tables
+TEXT = option("Cluster the texts in this column of a table.", "COLUMN", panel=DATA)
+ID = option(
+    "The column of a table that names the samples.",
+    "COLUMN",
+    shown="a column of text called id",
+    panel=DATA,
+)
+COLUMNS = option(
+    "The columns of a table to cluster, as in 'age,x_*'.",
+    "NAMES",
+    shown="those of numbers, or one of vectors",
+    panel=DATA,
+)
+IGNORE = option("Columns of a table to leave out, as in 'year,q*'.", "NAMES", panel=DATA)
+MISSING = option(
+    "Missing values of a table: leave their rows out, or fill in the columns' medians.",
+    "drop-rows|median",
+    shown="an error",
+    panel=DATA,
+)
+TRANSPOSE = switch(
+    "--transpose", "The rows of the table are features, the columns samples.", panel=DATA
 )
 SIZE = option(
     "Resize images to this height x width.",
@@ -108,12 +134,17 @@ def load_samples(
     color: bool | None,
     strict: bool,
     seed: Any,
-    reading: Reading | None = None,
+    reading: Reading | TableReading | None = None,
     page: str | None = None,
     channels: str | None = None,
+    **table: Any,
 ) -> Dataset:
-    """Load DATA with the given options; ``reading`` applies where an option is not set."""
+    """Load DATA with the given options; ``reading`` applies where an option is not set.
+
+    ``table`` are the options of tables.
+    """
     from dcfsc.io import load
+    from dcfsc.io.images import Reading
     from dcfsc.parameters import SEED
     from dcfsc.progress import stage
 
@@ -124,9 +155,9 @@ def load_samples(
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
-    if reading is not None and color is not None:
+    if isinstance(reading, Reading) and color is not None:
         reading = replace(reading, gray=not color)
-    if height_width is not None and reading is not None:
+    if height_width is not None and isinstance(reading, Reading):
         # of a run the colors and the levels stay; what an encoder would read is not asked for
         plain = replace(reading, size=height_width, crop=1.0, keep_aspect=False)
         reading = plain if reading.levels else None
@@ -142,6 +173,7 @@ def load_samples(
         channels=None if channels is None else _numbers("--channels", channels),
         strict=strict,
         reading=reading,
+        **table,
         **generated,
     )
 

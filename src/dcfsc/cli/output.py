@@ -45,11 +45,10 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The data of a record: name, number, shape, labels, notes."""
     shape = " x ".join(map(str, data["shape"]))
+    what = f"samples of {shape} {data['dtype']}" if shape else "texts"
     classes = data["classes"]
     labels = "no labels" if classes is None else f"{classes} classes (labels used only to score)"
-    facts = [
-        ("data", f"{data['name']}: {data['n']:,} samples of {shape} {data['dtype']}, {labels}")
-    ]
+    facts = [("data", f"{data['name']}: {data['n']:,} {what}, {labels}")]
     return [*facts, ("notes", data["notes"])] if data["notes"] else facts
 
 

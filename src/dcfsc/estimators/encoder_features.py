@@ -39,7 +39,7 @@ CHUNK = 256  # images cached together: an interruption loses at most so many
 
 
 @dataclass(eq=False, repr=False)
-class _PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
+class PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
     """What features of images and of texts have in common: their network, its name, the cache."""
 
     name: str | None = None
@@ -125,7 +125,7 @@ class _PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class EncoderFeatures(_PretrainedFeatures):
+class EncoderFeatures(PretrainedFeatures):
     """Features of images from a pretrained network: one vector per image.
 
     Use it for photographs: it matters more than any setting of a clustering method. Nothing is
@@ -271,7 +271,7 @@ class EncoderFeatures(_PretrainedFeatures):
 
 
 @dataclass(eq=False, repr=False)
-class TextEncoderFeatures(_PretrainedFeatures):
+class TextEncoderFeatures(PretrainedFeatures):
     """Features of texts from a pretrained network: one vector per text.
 
     Texts of one meaning have similar vectors. Nothing is learned from the samples. Equal texts are

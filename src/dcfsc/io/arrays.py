@@ -16,7 +16,7 @@ from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_
 from dcfsc.io.mat5 import read_mat5
 
 FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
-LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
+LABEL_KEYS = ("y", "label", "labels", "class", "classes", "gnd", "target")
 NO_LABELS = "none"
 
 
@@ -42,6 +42,12 @@ def load_npy(path: Path) -> Dataset:
     if mapped.nbytes > streamed.STREAM_BYTES:
         return Dataset(path.stem, numeric(streamed.stream_npy(path), str(path)))
     return Dataset(path.stem, numeric(mapped, str(path)))
+
+
+def is_sparse(path: Path) -> bool:
+    """Whether an .npz file is a sparse matrix of SciPy's, as its arrays tell."""
+    with damage_in_one_line(path):
+        return zipfile.is_zipfile(path) and {"format", "shape", "data"} <= _npz_headers(path).keys()
 
 
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:

@@ -11,17 +11,25 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, tables, text_tables
-from dcfsc.io.dataset import Dataset, encode_labels
+from dcfsc.io import arrays, folders, images, sparse_tables, tables, text_files, text_tables
+from dcfsc.io import labels as label_files
+from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
+from dcfsc.io.table_columns import Wanted
+from dcfsc.io.table_reading import TableReading
 
-FILES: dict[str, Callable[..., Dataset]] = {
+ARRAYS: dict[str, Callable[..., Dataset]] = {
     ".npz": arrays.load_npz,
     ".mat": arrays.load_mat,
+}
+TABLES: dict[str, Callable[..., Dataset]] = {
     ".csv": text_tables.load_csv,
     ".tsv": text_tables.load_csv,
+    ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
     ".parquet": tables.load_parquet,
+    ".mtx": sparse_tables.load_mtx,
+    ".h5ad": sparse_tables.load_h5ad,
 }
 
 
@@ -34,19 +42,25 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images"
+KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of images"
 
 
 def load(
-    spec: str | Path,
+    spec: Any,
     *,
     labels: str | None = None,
+    id: str | None = None,
+    text: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+    missing: str | None = None,
+    transpose: bool = False,
     size: tuple[int, int] | None = None,
     gray: bool | None = None,
     page: int | str | None = None,
     channels: Sequence[int] | None = None,
     strict: bool = False,
-    reading: images.Reading | None = None,
+    reading: images.Reading | TableReading | None = None,
     **options: Any,
 ) -> Dataset:
     """Load samples from a file or a folder of images, or a small set by its name.
@@ -57,15 +71,29 @@ def load(
 
     Parameters
     ----------
-    spec : str or Path
-        A path to .npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images, "digits" or
-        "synthetic". A name goes before a file of that name: write ./digits for a folder digits.
+    spec : str, Path or data frame
+        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .h5ad, .mtx, .npy, .npz, .mat, .txt or a
+        folder of images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name
+        goes before a file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
-        and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
-        default an array or column called y, label, labels, gnd or target; "none" for no labels
-        (such a column is then a feature). In a folder of images "folders" takes the first
-        sub-folder on the way to an image.
+        and for .npy and folders, also the path of a .csv with labels, which is matched by a column
+        of ids or paths where the samples have them, or else of a .csv or .npy in the samples'
+        order. By default an array or column called y, label, labels, class, gnd or target; "none"
+        for no labels (such a column is then a feature). In a folder of images "folders" takes the
+        first sub-folder on the way to an image.
+    id : str, optional
+        The column of a table that names the samples.
+    text : str, optional
+        The column of a table whose texts are the samples. Rows without a text are left out.
+    columns, ignore : str or list of str, optional
+        The columns of a table to cluster, and to leave out, by name or by pattern, as in "x_*".
+        By default all columns of numbers, or one of vectors.
+    missing : "drop-rows" or "median", optional
+        Leave rows with missing values out, or fill in the medians of the columns. By default
+        missing values are an error.
+    transpose : bool
+        The rows of the table are features, as genes are, and its columns samples.
     size : (height, width), optional
         Bring images to this size (bicubic). Without it a folder whose images differ in size, or
         have more than 4,096 values, is read at a working size of at most 1,024 pixels
@@ -81,33 +109,43 @@ def load(
     strict : bool
         Raise an error for a broken image. By default such images are left out, with a warning;
         each file is then decoded once to see.
-    reading : Reading, optional
-        Read a folder of images in just this way, each file when it is used; for encoders.
+    reading : Reading or TableReading, optional
+        Read a folder of images in just this way, each file when it is used; or a table, as another
+        one was read.
     **options
         For "synthetic" the parameters of :func:`synthetic`; for .npz and .mat ``key``, the array of
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
+    again = reading if isinstance(reading, TableReading) else None
+    wanted = Wanted(labels, id, text, columns, ignore, missing, transpose, again)
+    if not isinstance(spec, str | Path):
+        return _load_frame(spec, wanted)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
+    if named or path.suffix.lower() not in TABLES:
+        wanted.refuse(spec)
+    shown = reading if isinstance(reading, images.Reading) else None
     how = {"page": page, "channels": channels, "strict": strict}
     if not named and path.is_dir():
-        options |= {**how, "size": size, "gray": gray, "labels": labels, "reading": reading}
+        options |= {**how, "size": size, "gray": gray, "labels": labels, "reading": shown}
     elif given := [
         name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
     ]:
         raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}.")
     try:
-        data = _load_named(str(spec), labels, options) if named else _load(path, labels, options)
+        data = _load_named(str(spec), labels, options) if named else _load(path, wanted, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
-    if data.reading is None:  # no files of images
-        if size is None and reading is not None and data.X.ndim > 2:
-            size = reading.size
+    if data.reading is None:  # neither files of images nor a table
+        if size is None and shown is not None and data.X.ndim > 2:
+            size = shown.size
         if size is not None:
             X = images.resize(data.X, size, str(spec))
             data = replace(data, X=X, reading=images.Reading(size))
+    elif size is not None and isinstance(data.reading, TableReading):
+        images.resize(data.X, size, str(spec))  # says that it is for images
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
 
 
@@ -117,13 +155,21 @@ def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Datas
     return _call(NAMED[name], name, options)
 
 
-def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
+def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
+    file = None if wanted.labels is None else label_files.file_of(wanted.labels)
+    if file is None:
+        return tables.load_frame(frame, wanted)
+    data = tables.load_frame(frame, replace(wanted, labels=arrays.NO_LABELS))
+    return label_files.with_labels(data, file)
+
+
+def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
             f"no such file or folder: {path}. Give the path of {KINDS}, or the name of a dataset: "
             f"{unknown_name('dataset', path, NAMED)}"
         )
-    label_file = _label_file(path, labels)
+    label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()
     if path.is_dir():
         data = _call(folders.load_folder, path, options, path)
@@ -131,9 +177,16 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
-    elif kind in FILES:
-        inside = arrays.NO_LABELS if label_file else labels
-        data = _call(FILES[kind], path, {"labels": inside, **options}, path)
+    elif kind == ".txt":
+        data = _call(text_files.load_txt, path, options, path)
+    elif kind == ".npz" and arrays.is_sparse(path):
+        data = sparse_tables.load_sparse_npz(path)
+    elif kind in ARRAYS:
+        inside = arrays.NO_LABELS if label_file else wanted.labels
+        data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)
+    elif kind in TABLES:
+        wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
+        data = _call(TABLES[kind], path, options, path, wanted)
     elif kind in images.suffixes():
         raise InputError(
             f"{path} is a single image; give the folder that the images are in, such as "
@@ -142,25 +195,19 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
-        if label_file.suffix.lower() == ".npy":
-            values = arrays.read_npy(label_file)
-        else:
-            values = text_tables.read_label_column(label_file, len(data))
-        y, label_names = encode_labels(values, label_file)
-        data = replace(data, y=y, label_names=label_names)
-    return replace(data, X=images.channels_first(data.X, str(path)))
+        data = label_files.with_labels(data, label_file)
+    return data if data.X.ndim < 3 else replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
     """The file that ``labels`` names, if it is not a column or an array of ``path`` itself."""
     if labels is None or labels == arrays.NO_LABELS:
         return None
-    file = Path(labels).expanduser()
-    if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():
+    if (file := label_files.file_of(labels)) is not None:
         return file
     if path.is_dir() and labels == folders.FOLDERS:
         return None
-    if path.is_dir() or path.suffix.lower() == ".npy":
+    if path.is_dir() or path.suffix.lower() in (".npy", ".txt"):
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
             f"with one label per sample{', or folders' if path.is_dir() else ''}."

@@ -48,6 +48,7 @@ class Samples:
     true_labels: list[str] | None
     details: Details | None
     files: list[str | None] | None = None
+    ids: list[str] | None = None  # what the run's table calls each sample
 
     @property
     def names(self) -> list[str]:
@@ -149,7 +150,8 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     if given is not None:
         paths = [writable(os.path.join(run.directory, path)) for path in given]
     truth = columns.get("true_label")
-    return Samples(edits, clusters, confidence, next_best, paths, given, truth, details)
+    ids = columns.get("id")
+    return Samples(edits, clusters, confidence, next_best, paths, given, truth, details, ids=ids)
 
 
 def write_csv(path: Path, samples: Samples) -> None:
@@ -159,7 +161,9 @@ def write_csv(path: Path, samples: Samples) -> None:
         "name": map(no_formula, samples.names),
         **certainty_columns(samples.confidence, samples.next_best),
     }
-    write_samples(path, len(samples.clusters), samples.paths, columns, samples.true_labels)
+    n, truth = len(samples.clusters), samples.true_labels
+    ids = samples.ids if samples.paths is None else None
+    write_samples(path, n, samples.paths, columns, truth, ids)
 
 
 # Parquet --------------------------------------------------------------------------------------
@@ -194,6 +198,8 @@ def _columns(samples: Samples, pa: Any) -> dict[str, tuple[Any, Callable[[slice]
         return [_thumbnail(files[i], stored.get(i)) for i in range(rows.start, rows.stop)]
 
     columns: dict[str, Any] = {"index": (pa.int64(), np.arange(len(clusters)).__getitem__)}
+    if samples.ids is not None and samples.paths is None:
+        columns["id"] = (pa.string(), samples.ids.__getitem__)
     if samples.paths is not None:
         columns["path"] = (pa.string(), samples.paths.__getitem__)
     if samples.paths is not None or stored:

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from dcfsc.errors import InputError
+from dcfsc.estimators.encoder_features import TextEncoderFeatures
 from dcfsc.estimators.registry import load_model
 from dcfsc.io import Dataset, Streamed, check_finite
 from dcfsc.io.streamed import Derived
@@ -44,7 +45,6 @@ def predict_run(
     """
     saved = run if isinstance(run, Run) else read_run(run)
     _check_model(saved)
-    check_finite(data.X, data.name)
     resolve_device(device)
     if out is None:
         adopt(saved.folder)
@@ -57,6 +57,12 @@ def predict_run(
     parts = saved.details().parts if edits.has_splits else None
     transformer, model = _models(saved, device)
     first = model if transformer is None else transformer
+    of_texts = isinstance(first, TextEncoderFeatures)
+    if of_texts != (data.texts is not None):
+        asked, there = ("texts", "none") if of_texts else ("numbers or images", "texts")
+        raise InputError(f"the run {saved.folder} is of {asked}; {data.name} holds {there}.")
+    if not of_texts:
+        check_finite(data.X, data.name)
     X = in_order(data, vars(first).pop("feature_names_in_", None))
     with reserved(output.target.parent):
         if transformer is not None:

@@ -12,11 +12,12 @@ import numpy as np
 
 from dcfsc import metrics, processes
 from dcfsc.errors import without_folders
-from dcfsc.estimators.encoder_features import EncoderFeatures
+from dcfsc.estimators.encoder_features import PretrainedFeatures
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
 from dcfsc.io.images import Reading, check_size
+from dcfsc.io.table_reading import TableReading
 from dcfsc.io.working_size import FULL
 from dcfsc.machine import machine, resolve_device, versions
 from dcfsc.selection import Suggestion
@@ -58,7 +59,7 @@ def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | N
     if transformer is None:
         return None
     features = {"name": name, "parameters": _encoded(transformer), "file": FEATURES}
-    if isinstance(transformer, EncoderFeatures):
+    if isinstance(transformer, PretrainedFeatures):
         features["encoder"] = transformer.open().title
     return features
 
@@ -68,7 +69,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "name": data.name,
         "n": len(data),
         "shape": list(data.X.shape[1:]),
-        "dtype": str(data.X.dtype),
+        "dtype": "text" if data.X.ndim == 1 else str(data.X.dtype),
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "labels": digest_of_labels(data.y),
@@ -80,12 +81,14 @@ def describe_data(data: Dataset) -> dict[str, Any]:
     }
 
 
-def reading_of(record: dict[str, Any]) -> Reading | None:
-    """How the images of a run were read; None where they were not, or the record is older."""
+def reading_of(record: dict[str, Any]) -> Reading | TableReading | None:
+    """How the images or the table of a run were read; None in the record of an older run."""
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
     try:
+        if "features" in values:
+            return TableReading.from_record(values)
         size = check_size(tuple(values["size"]))
         levels = tuple(map(int, values.get("levels", FULL)))
         channels = None if (c := values.get("channels")) is None else tuple(map(int, c))
