@@ -1,8 +1,8 @@
 """The list of what we wrote in a folder, and changes to it that happen whole or not at all.
 
-A *folder of ours* (a run, an export, an experiment's results) holds a list, ``.dcfsc.json``, of
-the files that we wrote in it, with their SHA-256. A file is ours only while it has a digest of the
-list.
+A *folder of ours* (a run, an export, an experiment's results, predictions of shards) holds a list,
+``.dcfsc.json``, of the files that we wrote in it, with their SHA-256. A file is ours only while it
+has a digest of the list.
 
 :func:`filling` puts many files into such a folder. They are first written to a folder inside it,
 with a name of our own (:func:`dcfsc.files.part_name`). Then ``plan.json`` beside them says where
@@ -48,8 +48,8 @@ from dcfsc.files import (
 )
 
 LIST, FILES, RECORD = ".dcfsc.json", "files", "run.json"
-RUN, EXPORT, RESULTS = "run", "export", "results"
-KINDS = (RUN, EXPORT, RESULTS)
+RUN, EXPORT, RESULTS, PREDICTED = "run", "export", "results", "predictions"
+KINDS = (RUN, EXPORT, RESULTS, PREDICTED)
 FORMAT = 1
 LONGEST_LIST = 1 << 26
 CHUNK = 1 << 20
@@ -191,7 +191,7 @@ def held(folder: Path, wait: float = 0.0) -> Iterator[None]:
             f"another process is writing to {folder}; wait until it ends, or choose another folder "
             "with --out."
         )
-    with releasing(lock, folder):
+    with releasing(lock, folder / LOCK):
         try:
             _settle(folder)
         except OSError as error:
@@ -209,7 +209,7 @@ def settle(folder: Path) -> None:
         try:
             lock = try_lock(folder / LOCK)
             if lock is not None:
-                with releasing(lock, folder):
+                with releasing(lock, folder / LOCK):
                     _settle(folder)
                 return
         except OSError as error:

@@ -52,7 +52,7 @@ FIELDS: dict[str, dict[type, str]] = {
     "data": {
         str: "name dtype fingerprint labels notes directory",
         int: "n classes",
-        list: "shape",
+        list: "shape ranges",
         dict: "reading",
         bool: "photographs",
     },
