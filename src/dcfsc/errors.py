@@ -20,6 +20,14 @@ class InputError(DcfscError, ValueError):
         super().__init__(printable(message))
 
 
+class OptionNeeded(InputError):
+    """Input that is usable with more options: ``options``, as the command line has them."""
+
+    def __init__(self, message: str, options: str = ""):
+        super().__init__(f"{message} To go on, add {options}." if options else message)
+        self.message, self.options = message, options
+
+
 class DivergenceError(InputError):
     """Training left the range of numbers; going on from its last state would end there again."""
 

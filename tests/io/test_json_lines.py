@@ -40,9 +40,11 @@ def test_a_vector_in_each_line(table: Table) -> None:
     assert data.label_names == ["3", "7"]
 
 
-def test_missing_values_are_nan(table: Table) -> None:
-    data = table('{"a": 1, "b": 2}\n{"a": null, "b": 4}\n{"b": 6}\n')
-    np.testing.assert_array_equal(data.X, [[1, 2], [np.nan, 4], [np.nan, 6]])
+def test_missing_values_are_counted_by_line(table: Table) -> None:
+    text = '{"a": 1, "b": 2}\n{"a": null, "b": 4}\n{"b": 6}\n'
+    with pytest.raises(InputError, match=r"2 missing .* in 2 of 3 rows \(the first is row 2\)"):
+        table(text)
+    np.testing.assert_array_equal(table(text, missing="median").X, [[1, 2], [1, 4], [1, 6]])
 
 
 def test_labels_by_name_or_none(table: Table) -> None:
@@ -54,13 +56,13 @@ def test_labels_by_name_or_none(table: Table) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"a": 1, "b": "oops"}\n', "row 0, column 'b': 'oops' is not a number.*labels='b'"),
+        ('{"b": "oops"}\n', r"no column of numbers.*b \(string\)"),
         ('{"v": [1, 2]}\n{"v": [1]}\n', "column 'v': vectors differ in length"),
         ('{"a": 1, "label": "x"}\n{"a": 2}\n', "column 'label' lacks 1 labels"),
         ('{"a": 1}\n{"a": [2]}\n', "cannot read .*t.jsonl"),
         ("no json\n", "cannot read .*t.jsonl"),
         ("", "cannot read .*t.jsonl"),
-        ("{}\n", "0 feature columns"),
+        ("{}\n", "no column of numbers"),
     ],
 )
 def test_unusable_files_are_refused_in_one_line(table: Table, text: str, said: str) -> None:

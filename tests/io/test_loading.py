@@ -29,7 +29,7 @@ def test_a_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch):
 
 def test_unknown_kinds_of_files(tmp_path):
     (tmp_path / "x.docx").write_text("")
-    with pytest.raises(InputError, match=r"does not read files of this kind; give \.npy"):
+    with pytest.raises(InputError, match=r"does not read files of this kind; give \.csv"):
         load(tmp_path / "x.docx")
 
 

@@ -6,14 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from dcfsc.errors import InputError
-from dcfsc.io import load
+from dcfsc.io import Streamed, load
 
 
 @pytest.fixture
 def table(tmp_path):
-    def write(columns, **options):
+    def write(content, **options):
         path = tmp_path / "t.parquet"
-        pq.write_table(pa.table(columns), path)
+        pq.write_table(pa.table(content), path)
         return load(path, **options)
 
     return write
@@ -37,9 +37,36 @@ def test_narrow_types_stay_narrow(table):
     assert table({"a": [True, False], "b": [1.5, 2.0]}).X.tolist() == [[1, 1.5], [0, 2]]
 
 
-def test_missing_cells_become_nan(table):
-    data = table({"a": pa.array([1, None, 3]), "b": [1.0, 2.0, None]})
-    np.testing.assert_array_equal(data.X, [[1, 1], [np.nan, 2], [3, np.nan]])
+def test_missing_cells(table):
+    columns = {"a": pa.array([1, None, 3]), "b": [1.0, 2.0, None], "id": ["x", "y", "z"]}
+    with pytest.raises(InputError, match=r"2 missing .* \(the first is row 3\): a \(1\), b \(1\)"):
+        table(columns)
+    data = table(columns, missing="drop-rows")
+    assert data.X.tolist() == [[1, 1]]
+    assert data.ids == ["x"]
+    assert table(columns, missing="median").X.tolist() == [[1, 1], [2, 2], [3, 1.5]]
+
+
+def test_missing_vectors(table):
+    vectors = pa.array([[1.0, 2], None, [5, 6]], pa.list_(pa.float32()))
+    with pytest.raises(InputError, match=r"2 missing .* in 1 of 3 rows \(the first is row 3\)"):
+        table({"v": vectors})
+    data = table({"v": vectors}, missing="drop-rows")
+    assert data.X.tolist() == [[1, 2], [5, 6]]
+    assert data.X.dtype == np.float32
+
+
+@pytest.mark.parametrize("missing", ["drop-rows", "median"])
+def test_missing_cells_of_streamed_tables(table, monkeypatch, missing):
+    values = np.arange(40.0).reshape(20, 2)
+    values[3, 1] = np.nan
+    columns = {"a": values[:, 0], "b": values[:, 1]}
+    whole = table(columns, missing=missing)
+    monkeypatch.setattr("dcfsc.io.streamed.STREAM_BYTES", 100)
+    streamed = table(columns, missing=missing)
+    assert isinstance(streamed.X, Streamed)
+    np.testing.assert_array_equal(np.asarray(streamed.X), whole.X)
+    np.testing.assert_array_equal(streamed.X[[7, 2]], whole.X[[7, 2]])
 
 
 def test_vectors_in_one_column(table):
@@ -52,8 +79,21 @@ def test_vectors_in_one_column(table):
     assert table({"embedding": fixed}).X.tolist() == [[1, 2], [3, 4]]
     with pytest.raises(InputError, match="differ in length"):
         table({"embedding": [[1.0], [1.0, 2.0]]})
-    with pytest.raises(InputError, match="not a vector of numbers"):
+    with pytest.raises(InputError, match=r"no column of numbers.*embedding \(list<"):
         table({"embedding": [["a"], ["b"]]})
+
+
+def test_vectors_are_found_beside_other_columns(table):
+    vectors = pa.array([[1.0, 2], [3, 4], [5, 6]], pa.list_(pa.float32()))
+    columns = {"n": [1, 2, 5], "v": vectors, "text": ["p", "q", "r"]}
+    data = table(columns)
+    assert data.X.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert data.notes == "set aside, beside the vectors: n, text (string)"
+    assert table(columns, columns="n").X.tolist() == [[1], [2], [5]]
+    with pytest.raises(
+        InputError, match=r"columns 'v', 'w' hold vectors; name one.* --columns 'v'"
+    ):
+        table({**columns, "w": vectors})
 
 
 def test_index_of_pandas_is_left_out(tmp_path):
@@ -72,10 +112,10 @@ def test_categories_as_labels(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"a": [1.0], "b": ["oops"]}, {}, "row 0, column 'b': 'oops' is not a number.*labels='b'"),
+        ({"b": ["oops"]}, {}, r"no column of numbers.*b \(string\)"),
         ({"a": [1.0]}, {"labels": "z"}, "no column 'z'; its columns: a"),
-        ({"label": [1]}, {}, "0 feature columns"),
-        ({"a": pa.array([], pa.float64())}, {}, "0 rows"),
+        ({"label": [1]}, {}, "no column of numbers"),
+        ({"a": pa.array([], pa.float64())}, {}, "no rows"),
         ({"a": [1.0, 2.0], "label": ["x", None]}, {}, "lacks 1 labels"),
     ],
 )

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from dcfsc.cli.output import say
 from dcfsc.cli.watching import watching
-from dcfsc.errors import DcfscError, InputError, writable
+from dcfsc.errors import DcfscError, InputError, OptionNeeded, writable
 
 # Recent releases of typer carry click inside, earlier ones import it: its errors are reached
 # through the one that both make public.
@@ -42,6 +42,9 @@ class CommandLine(TyperGroup):
                 if os.environ.get("RANK", "0") != "0":
                     raise typer.Exit(130) from None  # the first process knows how to go on
                 _fail(str(error) or "interrupted", 130)
+            except OptionNeeded as error:
+                command = f" To go on: {ctx.obj} {error.options}" if error.options else ""
+                _fail(f"{error.message}{command}", 2)
             except InputError as error:
                 _fail(error, 2)
             except OSError as error:

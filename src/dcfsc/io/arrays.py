@@ -16,7 +16,7 @@ from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_
 from dcfsc.io.mat5 import read_mat5
 
 FEATURE_KEYS = ("X", "images", "data", "fea", "features", "x", "Y", "Z")
-LABEL_KEYS = ("y", "label", "labels", "gnd", "target")
+LABEL_KEYS = ("y", "label", "labels", "class", "classes", "gnd", "target")
 NO_LABELS = "none"
 
 

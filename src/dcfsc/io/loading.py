@@ -12,15 +12,20 @@ import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.io import arrays, folders, images, tables, text_tables
-from dcfsc.io.dataset import Dataset, encode_labels
+from dcfsc.io import labels as label_files
+from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
+from dcfsc.io.table_columns import Wanted
 from dcfsc.io.table_reading import TableReading
 
-FILES: dict[str, Callable[..., Dataset]] = {
+ARRAYS: dict[str, Callable[..., Dataset]] = {
     ".npz": arrays.load_npz,
     ".mat": arrays.load_mat,
+}
+TABLES: dict[str, Callable[..., Dataset]] = {
     ".csv": text_tables.load_csv,
     ".tsv": text_tables.load_csv,
+    ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
     ".parquet": tables.load_parquet,
 }
@@ -35,11 +40,12 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images"
+FOLDERS = "folders"  # the sub-folders are the labels
+KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images"
 
 
 def load(
-    spec: str | Path,
+    spec: Any,
     *,
     labels: str | None = None,
     id: str | None = None,
@@ -61,14 +67,16 @@ def load(
 
     Parameters
     ----------
-    spec : str or Path
-        A path to .npy, .npz, .mat, .csv, .tsv, .jsonl, .parquet or a folder of images, "digits" or
-        "synthetic". A name goes before a file of that name: write ./digits for a folder digits.
+    spec : str, Path or data frame
+        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images,
+        "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a file of
+        that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
-        and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
-        default an array or column called y, label, labels, gnd or target, and in a folder of
-        images the sub-folders; "none" for no labels (such a column is then a feature).
+        and for .npy and folders, also the path of a .csv with labels, which is matched by a column
+        of ids or paths where the samples have them, or else of a .csv or .npy in the samples'
+        order. By default an array or column called y, label, labels, class, gnd or target, and in
+        a folder of images the sub-folders; "none" for no labels (such a column is then a feature).
     id : str, optional
         The column of a table that names the samples.
     columns, ignore : str or list of str, optional
@@ -96,28 +104,33 @@ def load(
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
-    table = {"id": id, "columns": columns, "ignore": ignore, "missing": missing}
-    options |= {name: value for name, value in table.items() if value is not None}
-    options |= {"transpose": True} if transpose else {}
+    again = reading if isinstance(reading, TableReading) else None
+    wanted = Wanted(labels, id, columns, ignore, missing, transpose, again)
+    if not isinstance(spec, str | Path):
+        return tables.load_frame(spec, wanted)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
+    if named or path.suffix.lower() not in TABLES:
+        wanted.refuse(spec)
+    shown = reading if isinstance(reading, images.Reading) else None
     if not named and path.is_dir():
-        options |= {"size": size, "gray": gray, "skip_broken": skip_broken}
-        options["reading"] = reading if isinstance(reading, images.Reading) else None
+        options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": shown}
     elif gray is not None or skip_broken:
         name = "skip_broken" if gray is None else "gray" if gray else "color"
         raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
     try:
-        data = _load_named(str(spec), labels, options) if named else _load(path, labels, options)
+        data = _load_named(str(spec), labels, options) if named else _load(path, wanted, options)
     except OSError as error:
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
-    if data.reading is None:  # no files of images
-        if size is None and isinstance(reading, images.Reading) and data.X.ndim > 2:
-            size = reading.size
+    if data.reading is None:  # neither files of images nor a table
+        if size is None and shown is not None and data.X.ndim > 2:
+            size = shown.size
         if size is not None:
             X = images.resize(data.X, size, str(spec))
             data = replace(data, X=X, reading=images.Reading(size))
+    elif size is not None and isinstance(data.reading, TableReading):
+        images.resize(data.X, size, str(spec))  # says that it is for images
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
 
 
@@ -127,13 +140,13 @@ def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Datas
     return _call(NAMED[name], name, options)
 
 
-def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
+def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
             f"{unknown_name('dataset', path, NAMED)} No file or folder has that name either; a "
             f"path to {KINDS} works too."
         )
-    label_file = _label_file(path, labels)
+    label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()
     if path.is_dir():
         data = _call(folders.load_folder, path, options, path)
@@ -141,27 +154,25 @@ def _load(path: Path, labels: str | None, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
-    elif kind in FILES:
-        inside = arrays.NO_LABELS if label_file else labels
-        data = _call(FILES[kind], path, {"labels": inside, **options}, path)
+    elif kind in ARRAYS:
+        inside = arrays.NO_LABELS if label_file else wanted.labels
+        data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)
+    elif kind in TABLES:
+        wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
+        data = _call(TABLES[kind], path, options, path, wanted)
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
-        if label_file.suffix.lower() == ".npy":
-            values = arrays.read_npy(label_file)
-        else:
-            values = text_tables.read_label_column(label_file, len(data))
-        y, label_names = encode_labels(values, label_file)
-        data = replace(data, y=y, label_names=label_names)
+        data = label_files.with_labels(data, label_file)
     return replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
     """The file that ``labels`` names, if it is not a column or an array of ``path`` itself."""
-    if labels is None or labels == arrays.NO_LABELS:
+    if labels is None or labels == arrays.NO_LABELS or (labels == FOLDERS and path.is_dir()):
         return None
     file = Path(labels).expanduser()
-    if file.suffix.lower() in (".npy", ".csv", ".tsv") and file.is_file():
+    if file.suffix.lower() in label_files.SUFFIXES and file.is_file():
         return file
     if path.is_dir() or path.suffix.lower() == ".npy":
         raise InputError(

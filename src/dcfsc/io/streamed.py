@@ -177,6 +177,20 @@ class Share(Streamed):
         return self._source[self._first + indices]
 
 
+class Taken(Streamed):
+    """Some rows of samples on disk."""
+
+    def __init__(self, source: Streamed, rows: np.ndarray):
+        self._source, self._taken = source, rows
+        super().__init__(source.name, (len(rows), *source.shape[1:]), source.dtype)
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._source[self._taken[start:stop]]
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._source[self._taken[indices]]
+
+
 class Derived(Streamed):
     """Another streamed array with a function applied to the rows that are read."""
 

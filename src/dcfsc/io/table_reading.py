@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
+from dcfsc.io.streamed import Derived, Streamed
 
 DROP_ROWS, MEDIAN = "drop-rows", "median"
 MISSING = (DROP_ROWS, MEDIAN)
@@ -47,7 +48,8 @@ class TableReading:
     def from_record(cls, values: dict[str, Any]) -> TableReading:
         """The reading that ``dataclasses.asdict`` made ``values`` of."""
         known: dict[str, Any] = {field.name: values[field.name] for field in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+        known |= {name: tuple(known[name]) for name in ("features", "medians")}
+        return cls(**known)
 
     @property
     def columns(self) -> list[str]:
@@ -85,7 +87,7 @@ class TableReading:
                 f"{source} has {gaps.sum():,} missing or infinite values{where}; fill them in, or "
                 "leave those rows out."
             )
-        return np.where(gaps, np.asarray(self.medians, X.dtype), X)
+        return fill(X, self.medians)
 
     def ids(self, table: Any) -> list[str] | None:
         """The ids of a pyarrow table's rows as text, if it has them."""
@@ -95,8 +97,20 @@ class TableReading:
 
 
 def columns_named(names: Sequence[str]) -> str:
+    return named_as("column", names)
+
+
+def named_as(kind: str, names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"column{'s' * (len(names) > 1)} {', '.join(map(repr, names[:NAMED]))}{more}"
+    return f"{kind}{'s' * (len(names) > 1)} {', '.join(map(repr, names[:NAMED]))}{more}"
+
+
+def fill(X: Any, medians: Sequence[float]) -> Any:
+    """X (n, features) with a median in place of every value that is not finite."""
+    values = np.asarray(medians, X.dtype)
+    if isinstance(X, Streamed):
+        return Derived(X, lambda rows: fill(rows, medians), X.shape[1:], X.dtype)
+    return np.where(np.isfinite(X), X, values)
 
 
 def is_numeric(kind: Any) -> bool:
@@ -153,11 +167,16 @@ def vectors(column: Any, name: str, source: object) -> np.ndarray:
 
     if not is_vector(column.type):
         raise InputError(f"{source}, column {name!r}: {column.type} is not a vector of numbers.")
-    lengths = pc.unique(pc.list_value_length(column))
-    if column.null_count or len(lengths) != 1:
+    lengths = pc.unique(pc.list_value_length(column)).drop_null()
+    if len(lengths) != 1:
         raise InputError(f"{source}, column {name!r}: vectors differ in length or are missing.")
-    flat = pc.list_flatten(column)
-    return flat.to_numpy(**_copied(flat)).reshape(len(column), lengths[0].as_py())
+    flat, length = pc.list_flatten(column), lengths[0].as_py()
+    rows = flat.to_numpy(**_copied(flat)).reshape(-1, length)
+    if not column.null_count:
+        return rows
+    X = np.full((len(column), length), np.nan, np.result_type(rows, np.float32))
+    X[np.asarray(column.is_valid())] = rows
+    return X
 
 
 def texts(column: Any) -> list[str]:

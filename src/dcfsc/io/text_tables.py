@@ -1,16 +1,20 @@
-"""Text tables, .csv and .tsv: their separator, their header, and the numbers in their cells."""
+"""Text tables, .csv and .tsv, and workbooks: their separator and header, and the numbers in them.
+
+Arrow splits the text into cells and reads the numbers. What is decided here is how a table is
+written: its encoding, separator and header, and what cells that are no numbers mean.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import itertools
-import math
 import re
-from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,107 +22,353 @@ import numpy as np
 
 from dcfsc.errors import InputError, plain_number
 from dcfsc.io.arrays import LABEL_KEYS
-from dcfsc.io.dataset import Dataset, encode_labels, unreadable
-from dcfsc.io.tables import INDEX, INDEX_NOTE, is_index, label_column
+from dcfsc.io.dataset import Dataset, unreadable
+from dcfsc.io.table_columns import (
+    LEAST_COUNTED,
+    MIXED,
+    NUMBERS,
+    TEXT,
+    Column,
+    Table,
+    Wanted,
+    to_dataset,
+    unique,
+)
+from dcfsc.io.table_reading import columns_named
 
 BLOCK_BYTES = 1 << 24  # of text that are parsed together; no row is longer
 COLUMNS = 200_000  # Arrow takes about 3 KiB for a column, however short
+SEPARATORS = ";\t,|^~\x01"  # a semicolon first: files that use it may have decimal commas
+ALONE = "\x1f"  # separates nothing: a table of one column
+LOOKED_AT = 20  # rows that tell the separator
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
-NO_NAMES = MISSING | {"none", "missing", "unknown", "nil", "#n/a", "undefined"}  # of a column
+MARKS = frozenset(("none", "missing", "unknown", "nil", "#n/a", "undefined", "?", "-", "--", "*"))
+NO_NAMES = MISSING | MARKS  # of a column
+NUMBER = r"^(?:[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?i:inf|infinity))$"
+POINT = r"^ *[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)? *$"
+COMMA = r"^[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?$"
+WRITTEN = r"[-+<>~$€£]? ?\d{1,3}([.,' ]?\d{3})*([.,]\d+)? ?[%€$£]?"  # with marks around or within
+EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text table is written; without a separator, runs of blanks separate the cells."""
+    """How a text table is written; without a separator, runs of blanks separate the cells.
 
-    path: Path
+    ``data_line`` is the number of lines before the data, ``first_row`` the number that a
+    spreadsheet gives to their first row.
+    """
+
+    source: Path
+    content: Any  # a path, or the text of a workbook
+    encoding: str
     separator: str | None
     columns: list[str]
-    header_line: int  # 0 without a header
+    has_header: bool
+    data_line: int
+    first_row: int
+    notes: Sequence[str]
 
 
-def load_csv(path: Path, *, labels: str | None = None, header: bool | None = None) -> Dataset:
-    """Read a table of numbers, with or without a header; the label column may hold text.
+def load_csv(path: Path, wanted: Wanted, *, header: bool | None = None) -> Dataset:
+    """Read a table of text, with or without a header.
 
-    Separators are commas, semicolons, tabs or blanks. ``labels`` names the label column; columns
-    without a header are named 0, 1, 2, ... and -1 is the last. Empty cells become NaN. The first
-    row counts as a header if a cell of it is text above a number, if all of it is text, if it
-    names a label column, or if it reads 0, 1, 2, ...; numbers beside the text must be whole and
-    differ. ``header`` decides where that guess fails. The index of a data frame, whole numbers in
-    an unnamed first column, is left out.
+    Separators are semicolons, tabs, commas, bars or blanks; decimals are written with a point or a
+    comma. Columns without a header are named 0, 1, 2, ... and -1 is the last. The first row counts
+    as a header if a cell of it is text above a number, if all of it is text, if it names a label
+    column, or if it reads 0, 1, 2, ...; numbers beside the text must be whole and differ.
+    ``header`` decides where that guess fails.
     """
-    layout = _layout(path, labels, header)
-    label = label_column(layout.columns, labels, path)
-    features = [i for i in range(len(layout.columns)) if i != label]
-    if not features:
-        raise InputError(f"{path} has no column besides the label {layout.columns[label or 0]!r}.")
-    X, label_texts = _read(layout, features, label)
-    notes = []
-    if layout.header_line and header is None and any(map(_is_number, layout.columns)):
-        shown = ", ".join(layout.columns[:3]) + (", ..." if len(layout.columns) > 3 else "")
-        notes.append(f"the first row ({shown}) was read as a header")
-    unnamed = layout.header_line and INDEX.fullmatch(layout.columns[features[0]])
-    if unnamed and len(features) > 1 and is_index(X[:, 0]):
-        X, features = np.ascontiguousarray(X[:, 1:]), features[1:]
-        notes.append(INDEX_NOTE)
-    y, names = None, None
-    if label is not None:
-        y, names = encode_labels(_as_labels(label_texts), path)
-        notes.append(f"labels from column {layout.columns[label]!r}")
-    feature_names = [layout.columns[i] for i in features] if layout.header_line else None
-    return Dataset(
-        path.stem, X, y, label_names=names, notes="; ".join(notes), feature_names=feature_names
-    )
+    return to_dataset(TextTable(layout_of(path, path, wanted, header), wanted), wanted)
 
 
-def read_label_column(path: Path, n: int) -> np.ndarray:
-    """The labels of n samples in a text table: its only column, or the one with a label's name.
+def load_workbook(path: Path, wanted: Wanted, *, header: bool | None = None) -> Dataset:
+    """Read the first sheet of a workbook; of formulas, the values that were last computed."""
+    try:
+        import openpyxl  # noqa: F401
+        import pandas as pd
+    except ImportError:
+        raise InputError(f"{path} needs pip install 'dcfsc[excel]', or save it as .csv.") from None
+    try:
+        frame = pd.read_excel(path, header=None, dtype=object)
+    except Exception as error:  # whatever a damaged archive leads to
+        raise unreadable(path, error) from None
+    text = frame.to_csv(header=False, index=False)
+    layout = layout_of(path, text.encode(), wanted, header)
+    return to_dataset(TextTable(layout, wanted), wanted)
 
-    The number of samples tells whether a single column of text starts with a header.
+
+def read_texts(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """The columns of a text table as text, by name; and its first row, if that is their header.
+
+    Blanks separate no cells.
     """
-    layout = _layout(path, None, None)
-    if layout.separator is None or len(layout.columns) == 1:
-        with _lines(path) as lines:
-            values = [line.strip().strip('"') for line in lines if line.strip()]
-        return _as_labels(values[1:] if len(values) == n + 1 else values)
-    label = label_column(layout.columns, None, path)
-    if label is None:
-        raise InputError(
-            f"{path} has columns {', '.join(layout.columns)}; keep one, or name it 'label'."
+    table = TextTable(layout_of(path, path, Wanted(), None, blanks=False), Wanted())
+    if faults := table.faults:
+        raise InputError(f"{path}: {'; '.join(faults)}.")
+    names = [column.name for column in table.columns]
+    return names if table.named else [], {name: table.texts(name) for name in names}
+
+
+@dataclass
+class Seen:
+    """The cells of a column that are no numbers, or have a decimal comma or point."""
+
+    wrong: int = 0
+    row: int = 0  # of the first one
+    examples: list[str] = field(default_factory=list)
+    comma: bool = False
+    point: bool = False
+
+
+class TextTable(Table):
+    """The numbers of a text table (n, columns), gaps as NaN; texts are read again when asked for.
+
+    Rows without any cell are left out.
+    """
+
+    def __init__(self, layout: Layout, wanted: Wanted):
+        import pyarrow as pa
+
+        self.source, self._layout = layout.source, layout
+        self.named = layout.has_header
+        self._marks = MISSING | (MARKS if wanted.filling is not None else frozenset())
+        self._seen = [Seen() for _ in layout.columns]
+        self._skipped: list[int] = []
+        self._ragged: list[str] = []
+        X, empty = np.empty((0, len(layout.columns))), [np.zeros(0, bool)]
+        try:
+            for batch in self._batches():
+                start, values = len(X), self._numbers(batch, len(X), empty)
+                X.resize((start + len(batch), X.shape[1]), refcheck=False)  # never in memory twice
+                X[start:] = values.T
+        except pa.ArrowInvalid as error:
+            raise self._unreadable(error) from None
+        self._kept = np.flatnonzero(~np.concatenate(empty))
+        self._X = X if len(self._kept) == len(X) else X[self._kept]
+        self.n = len(self._X)
+        self.faults = self._row_faults()
+        names = unique([name or f"Unnamed: {j}" for j, name in enumerate(layout.columns)])
+        self._places = {name: j for j, name in enumerate(names)}
+        numbers = (~np.isnan(self._X)).sum(axis=0).tolist()
+        self.columns = list(map(self._column, names, self._seen, numbers))
+        inner = len(self._kept) and int(self._kept[-1]) + 1 - len(self._kept)
+        self.notes = [*layout.notes, *([f"{inner:,} empty rows were left out"] if inner else [])]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        if list(names) == list(self._places):
+            return self._X
+        return self._X[:, [self._places[name] for name in names]]
+
+    def start(self, names: Sequence[str]) -> np.ndarray:
+        return self._X[:LEAST_COUNTED, [self._places[name] for name in names]]
+
+    def texts(self, name: str) -> list[str]:
+        column = str(self._places[name])
+        values = [t for batch in self._batches([column]) for t in batch.column(0).to_pylist()]
+        return [values[row].strip() for row in self._kept.tolist()]
+
+    def row(self, i: int) -> int:
+        return self._row(int(self._kept[i]))
+
+    def _row(self, place: int) -> int:
+        row = place + self._layout.first_row
+        for skipped in self._skipped:
+            row += skipped <= row
+        return row
+
+    def _batches(self, only: Sequence[str] = ()) -> Iterator[Any]:
+        """Arrow's record batches of the data rows as text."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        layout, file = self._layout, self._layout.content
+        if layout.separator is None:
+            with _lines(layout.source, file, layout.encoding) as lines:
+                file = "\n".join("\t".join(line.split()) for line in lines).encode()
+        names = [str(i) for i in range(len(layout.columns))]
+        self._skipped.clear()
+        self._ragged.clear()
+        yield from arrow.open_csv(
+            io.BytesIO(file) if isinstance(file, bytes) else file,
+            arrow.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                column_names=names,
+                skip_rows=layout.data_line,
+                encoding="utf8" if isinstance(file, bytes) else layout.encoding,
+            ),
+            arrow.ParseOptions(
+                delimiter=layout.separator or "\t",
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=self._skip,
+            ),
+            # empty lists: each column would hold a copy of them, more than what a short one takes
+            arrow.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=list(only),
+                null_values=[],
+                true_values=[],
+                false_values=[],
+            ),
         )
-    return _as_labels(_read(layout, [], label)[1])
+
+    def _skip(self, row: Any) -> str:
+        number = row.number - self._layout.data_line + self._layout.first_row - 1
+        self._skipped.append(number)
+        if row.text.strip():
+            many = f"{row.actual_columns} cell{'s' * (row.actual_columns != 1)}"
+            self._ragged.append(f"row {number:,} has {many}")
+        return "skip"
+
+    def _row_faults(self) -> list[str]:
+        if not self._ragged:
+            return []
+        more = f" and {len(self._ragged) - EXAMPLES:,} more" if self._ragged[EXAMPLES:] else ""
+        first = f"where the first has {len(self._layout.columns)}"
+        return [f"{', '.join(self._ragged[:EXAMPLES])}{more} {first}; correct the rows"]
+
+    def _numbers(self, batch: Any, start: int, empty: list[np.ndarray]) -> np.ndarray:
+        """The cells (columns, rows) as numbers; what is none is kept in mind.
+
+        All columns are one array: a call for each of many would take long.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        def by_column(mask: Any) -> np.ndarray:
+            return mask.to_numpy(zero_copy_only=False).reshape(batch.num_columns, len(batch))
+
+        cells = pa.concat_arrays(batch.columns)
+        if self._layout.separator != ",":
+            points = by_column(pc.match_substring_regex(cells, POINT))
+            for column in np.flatnonzero(points.any(axis=1)).tolist():
+                self._seen[column].point = True
+        try:
+            values = pc.cast(cells, pa.float64())
+            empty.append(np.zeros(len(batch), bool))
+        except pa.ArrowInvalid:
+            text = pc.utf8_trim_whitespace(cells)
+            gap = pc.is_in(pc.utf8_lower(text), pa.array(sorted(self._marks)))
+            if self._layout.separator != ",":
+                comma = pc.match_substring_regex(text, COMMA)
+                text = pc.if_else(comma, pc.replace_substring(text, ",", "."), text)
+                for column in np.flatnonzero(by_column(comma).any(axis=1)).tolist():
+                    self._seen[column].comma = True
+            number = pc.match_substring_regex(text, NUMBER)
+            wrong = by_column(pc.invert(pc.or_(number, gap)))
+            for column in np.flatnonzero(wrong.any(axis=1)).tolist():
+                self._keep(column, np.flatnonzero(wrong[column]), cells, start)
+            empty.append(np.all(by_column(pc.equal(text, "")), axis=0))
+            values = pc.cast(pc.if_else(number, text, "nan"), pa.float64())
+        return by_column(values)
+
+    def _keep(self, column: int, rows: np.ndarray, cells: Any, start: int) -> None:
+        seen, first = self._seen[column], column * (len(cells) // len(self._seen))
+        if not seen.wrong:
+            seen.row = start + int(rows[0])
+        seen.wrong += len(rows)
+        for row in rows[: EXAMPLES - len(seen.examples)].tolist():
+            seen.examples.append(cells[first + row].as_py().strip())
+
+    def _column(self, name: str, seen: Seen, numbers: int) -> Column:
+        if seen.point and any(other.comma for other in self._seen):
+            fault = f"column {name!r} has decimal points where there are decimal commas as well"
+            return Column(name, MIXED if seen.wrong <= numbers else TEXT, fault=fault)
+        if not seen.wrong:
+            return Column(name, NUMBERS if numbers else TEXT, "" if numbers else "empty")
+        shown = repr(seen.examples[0][:40])
+        written = all(re.fullmatch(WRITTEN, text) for text in seen.examples)
+        if seen.wrong > numbers and not written:
+            return Column(name, TEXT, shown)
+        more = f" (and {seen.wrong - 1:,} more)" if seen.wrong > 1 else ""
+        fault = f"row {self._row(seen.row):,}, column {name!r}: {shown} is not a number{more}"
+        is_gap = all(text.lower() in MARKS for text in seen.examples)
+        return Column(name, MIXED, shown, fault, is_gap)
+
+    def _unreadable(self, error: Exception) -> InputError:
+        if "straddling" in str(error):
+            return InputError(
+                f"cannot read {self.source}: a row has more than {BLOCK_BYTES >> 20} MiB; check "
+                "its quotes and line breaks, or save it as .npy."
+            )
+        if "UTF8" in str(error):
+            return _not_unicode(self._layout.source)
+        return unreadable(self._layout.source, error)
 
 
-def _layout(path: Path, labels: str | None, header: bool | None) -> Layout:
-    with _lines(path) as lines:
-        line = next((line for line in lines if line.strip()), None)
-    if line is None:
-        raise InputError(f"{path} is empty.")
-    bare = re.sub(r'"[^"]*"', "", line)
-    # a semicolon first: files that use it may have decimal commas
-    separator = next((mark for mark in ";\t," if mark in bare), None)
-    if path.suffix.lower() == ".tsv":
-        separator = "\t"
-    width = 1 + line.count(separator or " ")
+def layout_of(
+    source: Path, content: Any, wanted: Wanted, header: bool | None, *, blanks: bool = True
+) -> Layout:
+    """How a text table is written, as its first rows show; ``content`` is a path, or UTF-8 text."""
+    encoding = "utf-8-sig"
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            mark = file.read(2)
+        encoding = "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else encoding
+    with _lines(source, content, encoding) as lines:
+        head = list(islice((line for line in lines if line.strip()), LOOKED_AT))
+    if not head:
+        raise InputError(f"{source} is empty.")
+    said = re.fullmatch(r'"?sep=(.)"?\s*', head[0])  # what Excel writes and reads
+    separator = said[1] if said else _separator(source, head, blanks)
+    width = 1 + head[bool(said)].count(separator or " ") if len(head) > bool(said) else 1
     if width > COLUMNS:
         raise InputError(
-            f"{path} has some {width} columns, more than {COLUMNS}; save it as .npy, or check its "
-            "line breaks."
+            f"{source} has some {width} columns, more than {COLUMNS}; save it as .npy, or check "
+            "its line breaks."
         )
-    with _rows(path, separator) as rows:
-        header_line, first = next(rows)
-        second = next(rows, (0, None))[1]
+    with _lines(source, content, encoding) as lines:
+        rows = _rows(lines, separator)
+        skipped = next(rows)[:2] if said else (0, 0)
+        line, row, first = next(rows, (0, 0, []))
+        second = next(rows, (0, 0, None))[2]
+    if not first:
+        raise InputError(f"{source} is empty.")
+    given = header
     if header is None:
-        header = _is_header(first, second, labels)
+        header = _is_header(first, second, wanted.labels, separator)
     if header and second is None:
-        raise InputError(f"{path} has a header and no rows.")
+        raise InputError(f"{source} has a header and no rows.")
+    if header and second is not None and len(second) == len(first) + 1 and second[-1]:
+        first = ["", *first]  # R gives the row names no header
     columns = first if header else [str(i) for i in range(len(first))]
-    if labels is not None and columns.count(labels) > 1:
-        raise InputError(f"{path} has several columns {labels!r}; rename them.")
-    return Layout(path, separator, columns, header_line if header else 0)
+    for name in (wanted.labels, wanted.id):
+        if name is not None and columns.count(name) > 1:
+            raise InputError(f"{source} has several columns {name!r}; rename them.")
+    notes = []
+    if header and given is None and any(map(_is_number, columns)):
+        shown = ", ".join(columns[:3]) + (", ..." if len(columns) > 3 else "")
+        notes.append(f"the first row ({shown}) was read as a header")
+    if twice := sorted(name for name, times in Counter(columns).items() if name and times > 1):
+        notes.append(f"names of several columns were numbered: {twice[0]} and {twice[0]}.1")
+    before, place = (line, row) if header else skipped
+    return Layout(source, content, encoding, separator, columns, header, before, place + 1, notes)
 
 
-def _is_header(first: Sequence[str], second: Sequence[str] | None, labels: str | None) -> bool:
+def _separator(path: Path, head: Sequence[str], blanks: bool) -> str | None:
+    """The mark that splits the first rows into equally many cells; None for blanks."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    bare = re.sub(r'"[^"]*"', "", head[0])
+    marks = [mark for mark in SEPARATORS if mark in bare]
+    for mark in marks:
+        widths = [len(cells) for cells in csv.reader(head, delimiter=mark)][: LOOKED_AT - 1]
+        if len({*widths}) == 1:
+            return mark
+    widths = [len(line.split()) for line in head]
+    if blanks and widths[0] > 1 and (len({*widths}) == 1 or not marks):
+        return None
+    return marks[0] if marks else ALONE
+
+
+def _is_header(
+    first: Sequence[str], second: Sequence[str] | None, labels: str | None, separator: str | None
+) -> bool:
+    if separator != ",":
+        first = [re.sub(COMMA, "1.5", cell) for cell in first]
+        second = second and [re.sub(COMMA, "1.5", cell) for cell in second]
     text = [c for c in first if not _is_number(c)]
     if labels in text:
         return True
@@ -149,124 +399,30 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _read(
-    layout: Layout, features: Sequence[int], label: int | None
-) -> tuple[np.ndarray, list[str]]:
-    """The feature columns as float64 (n, features), and the label column as text."""
-    import pyarrow as pa
-
-    X, texts = np.empty((0, len(features))), list[str]()
-    try:
-        for batch in _batches(layout, label):
-            start, columns = len(X), batch.columns
-            X.resize((start + len(batch), len(features)), refcheck=False)  # never in memory twice
-            if features:  # as one array: a call for each of many columns would take long
-                cells = pa.concat_arrays([columns[i] for i in features])
-                X[start:] = cells.to_numpy().reshape(len(features), -1).T
-            if label is not None:
-                texts += [text.strip() for text in columns[label].to_pylist()]
-    except pa.ArrowInvalid as error:
-        if "straddling" in str(error):
-            raise InputError(
-                f"cannot read {layout.path}: a row has more than {BLOCK_BYTES >> 20} MiB; check "
-                "its quotes and line breaks, or save it as .npy."
-            ) from None
-        return _read_cells(layout, features, label)
-    return _read_cells(layout, features, label) if "" in texts else (X, texts)
-
-
-def _read_cells(
-    layout: Layout, features: Sequence[int], label: int | None
-) -> tuple[np.ndarray, list[str]]:
-    """The same cell by cell: missing ones, plus signs, and the line that is at fault."""
-    numbers, texts = array("d"), list[str]()
-    with _rows(layout.path, layout.separator) as rows:
-        for line, cells in itertools.islice(rows, bool(layout.header_line), None):
-            if len(cells) != len(layout.columns):
-                raise InputError(
-                    f"{layout.path}, line {line}: {len(cells)} cells where the first row has "
-                    f"{len(layout.columns)}."
-                )
-            numbers.extend(_number(layout, line, i, cells[i]) for i in features)
-            if label is not None and not cells[label]:
-                name = layout.columns[label]
-                raise InputError(f"{layout.path}, line {line}, column {name!r}: no label.")
-            texts += [] if label is None else [cells[label]]
-    return np.asarray(numbers).reshape(-1, max(1, len(features))), texts
-
-
-def _batches(layout: Layout, label: int | None) -> Iterator[Any]:
-    """Arrow's record batches of the data rows: the label as text, all else as numbers."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    file: Any = layout.path
-    if layout.separator is None:
-        with _lines(layout.path) as lines:
-            file = io.BytesIO("\n".join("\t".join(line.split()) for line in lines).encode())
-    names = [str(i) for i in range(len(layout.columns))]
-    kinds = dict.fromkeys(names, pa.float64())
-    if label is not None:
-        kinds[names[label]] = pa.string()
-    yield from arrow.open_csv(
-        file,
-        arrow.ReadOptions(
-            use_threads=False,
-            block_size=BLOCK_BYTES,
-            column_names=names,
-            skip_rows=layout.header_line,
-        ),
-        arrow.ParseOptions(
-            delimiter=layout.separator or "\t",
-            newlines_in_values=True,
-            invalid_row_handler=lambda row: "skip" if row.text.isspace() else "error",
-        ),
-        # empty lists: each column would hold a copy of them, more than what a short one takes
-        arrow.ConvertOptions(column_types=kinds, null_values=[], true_values=[], false_values=[]),
-    )
-
-
-def _number(layout: Layout, line: int, column: int, text: str) -> float:
-    try:
-        return math.nan if text.lower() in MISSING else plain_number(text)
-    except ValueError:
-        name = layout.columns[column]
-        remedy = (
-            "write decimals with a point"
-            if re.fullmatch(r"[+-]?\d+,\d+", text)
-            else f"remove the column or, if it holds labels, pass labels={name!r} (--labels {name})"
-        )
-        raise InputError(
-            f"{layout.path}, line {line}, column {name!r}: {text[:40]!r} is not a number; {remedy}."
-        ) from None
-
-
-def _as_labels(values: list[str]) -> np.ndarray:
-    whole = all(re.fullmatch(r"[+-]?\d{1,15}(\.0*)?", v) for v in values)
-    return np.array([int(float(v)) for v in values] if whole else values)
+def _rows(lines: Iterator[str], separator: str | None) -> Iterator[tuple[int, int, list[str]]]:
+    """The rows that are not empty: the line in which each ends, its number, and its cells."""
+    if separator is None:
+        lines = ("\t".join(line.split()) for line in lines)
+    reader = csv.reader(lines, delimiter=separator or "\t")
+    for row, cells in enumerate(reader, start=1):
+        if any(cell.strip() for cell in cells):
+            yield reader.line_num, row, [cell.strip() for cell in cells]
 
 
 @contextmanager
-def _rows(path: Path, separator: str | None) -> Iterator[Iterator[tuple[int, list[str]]]]:
-    """The rows that are not empty: the line, counted from 1, in which each ends, and its cells.
-
-    They tell how a table is written and where it is at fault; Arrow reads what is in it.
-    """
-    with _lines(path) as lines:
-        if separator is None:
-            lines = ("\t".join(line.split()) for line in lines)
-        reader = csv.reader(lines, delimiter=separator or "\t")
-        rows = ([cell.strip() for cell in cells] for cells in reader)
-        yield ((reader.line_num, cells) for cells in rows if len(cells) > 1 or any(cells))
-
-
-@contextmanager
-def _lines(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a UTF-8 file; other bytes are one clear error."""
-    with path.open(encoding="utf-8-sig") as file:
+def _lines(source: Path, content: Any, encoding: str) -> Iterator[Iterator[str]]:
+    """The lines of a text; bytes that are none are one clear error."""
+    binary = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
+    with io.TextIOWrapper(binary, encoding) as file:
         try:
             yield file
-        except UnicodeDecodeError:
-            raise InputError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
+        except UnicodeError:
+            raise _not_unicode(source) from None
         except csv.Error as error:
-            raise unreadable(path, error) from None
+            raise unreadable(source, error) from None
+
+
+def _not_unicode(source: Path) -> InputError:
+    return InputError(
+        f"{source} is not UTF-8 text; save it as UTF-8, which spreadsheets call CSV UTF-8."
+    )
