@@ -131,6 +131,7 @@ def fit(
         panel=TRAINING,
     ),
     labels: str | None = options.LABELS,
+    sample: int | None = options.SAMPLE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
     skip_broken: bool = options.SKIP_BROKEN,
@@ -180,7 +181,9 @@ def fit(
     if fast:
         given_options |= _faster(method or default, representation, assign)
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, labels, size, color, skip_broken, seed, reading)
+    samples = options.load_samples(
+        data, labels, size, color, skip_broken, seed, reading, sample=sample
+    )
     from dcfsc.runs.request import RunRequest
 
     request = RunRequest(

@@ -42,12 +42,19 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 SAMPLES = typer.Argument(
     metavar="DATA",
     help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
-    ".npz or .mat file, or digits or synthetic, which need no file.",
+    ".npz or .mat file, a folder or 'glob' of .parquet or .npy shards, or digits or synthetic, "
+    "which need no file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 LABELS = option(
     "A column, array or file with labels. Used only to score the result.", "NAME|FILE", panel=DATA
+)
+SAMPLE = option(
+    "Take only N random samples. Of .parquet files and shards, only some row groups are read.",
+    "N",
+    shown="all",
+    panel=DATA,
 )
 SIZE = option(
     "Resize images to this height x width.",
@@ -113,6 +120,8 @@ def load_samples(
         reading = plain if reading.levels else None
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
+    if table.get("sample") is not None:
+        table["seed"] = seed
     stage("reading %s", spec)
     return load(
         spec,

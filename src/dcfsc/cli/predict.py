@@ -7,13 +7,16 @@ from pathlib import Path
 
 from dcfsc.cli import options, output
 from dcfsc.cli.options import option
+from dcfsc.errors import InputError
 
 
 def predict(
     run: Path = options.RUN,
     data: str = options.SAMPLES,
     out: Path | None = option(
-        "Output file.", "FILE", shown="RUN/predictions.csv, RUN/predictions-2.csv, ..."
+        "Output file; of shards, the folder.",
+        "FILE|DIR",
+        shown="RUN/predictions.csv, RUN/predictions-2.csv, ...",
     ),
     overwrite: bool = options.OVERWRITE,
     device: str = options.DEVICE,
@@ -27,8 +30,16 @@ def predict(
     """Label new samples with the model of a run.
 
     The labels are written to a .csv file. Images are read with the size, the colors and the
-    encoder of the run.
+    encoder of the run. Of each shard, x.parquet or x.npy, they go to DIR/x.parquet; repeat the
+    command to go on after an interruption, or start it several times to share the work.
     """
+    from dcfsc.io.shards import shard_files
+
+    if files := shard_files(data):
+        if (labels, size, color, skip_broken) != (None, None, None, False):
+            raise InputError("--labels, --size, --color and --skip-broken are not for shards.")
+        _predict_shards(run, data, files, out, device, overwrite, quiet, as_json)
+        return
     from dcfsc import metrics
     from dcfsc.runs.edits import read_edits
     from dcfsc.runs.folder import read_run
@@ -53,3 +64,38 @@ def predict(
         facts = [*output.data_facts(described), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
         output.print_facts([*facts, ("predictions", str(file))])
+
+
+def _predict_shards(
+    run: Path,
+    data: str,
+    files: list[Path],
+    out: Path | None,
+    device: str,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from dcfsc.runs.shards import predict_shards
+
+    if out is None:
+        raise InputError("give a folder for the predictions of the shards with --out DIR.")
+
+    def tell(n: int, need: int) -> None:
+        if not (quiet or as_json):
+            facts = [("data", f"{data}: {n:,} samples in {len(files):,} shards")]
+            memory = ("memory", f"at most about {need / 2**30:.1f} GiB")
+            output.print_facts([*facts, ("model", str(run)), memory])
+
+    done = predict_shards(run, files, out, device=device, overwrite=overwrite, started=tell)
+    counts = {"labeled": done.labeled, "earlier": done.earlier, "others": done.others}
+    if as_json:
+        sizes = done.sizes.tolist()
+        print(json.dumps({"folder": str(out), "run": str(run), **counts, "cluster_sizes": sizes}))
+    elif not quiet:
+        shards = f"{done.labeled:,} labeled"
+        shards += f", {done.earlier:,} labeled earlier" if done.earlier else ""
+        shards += f", {done.others:,} at work in other processes" if done.others else ""
+        clusters = output.cluster_sizes([k for k in done.sizes.tolist() if k])
+        facts = [("shards", shards), ("clusters", clusters), ("predictions", str(out))]
+        output.print_facts(facts)

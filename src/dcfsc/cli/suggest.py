@@ -22,6 +22,7 @@ def suggest_k(
     features: str | None = option("Use features: encoder, scattering or autoencoder.", "NAME"),
     subspace_dim: float | None = option("Expected dimension of each subspace.", "M"),
     weights: str | None = option("Weights of the auto-encoder.", "FILE"),
+    sample: int | None = options.SAMPLE,
     seed: int = options.SEED,
     device: str = options.DEVICE,
     size: str | None = options.SIZE,
@@ -35,7 +36,9 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading)
+    samples = options.load_samples(
+        data, None, size, color, skip_broken, seed, reading, sample=sample
+    )
     from dcfsc.estimators.registry import create_features
     from dcfsc.runs.executor import suggest_for_run
 
@@ -54,6 +57,8 @@ def suggest_k(
     if as_json:
         print(json.dumps(suggestion))
         return
+    if samples.notes:
+        output.print_facts([("notes", samples.notes)])
     candidates = suggestion["candidates"]
     output.print_table(output.CANDIDATE_HEADER, output.candidate_rows(candidates[:MOST]))
     used = f"{suggestion['n_samples']:,} of {len(samples):,} samples"

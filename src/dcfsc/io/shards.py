@@ -67,7 +67,7 @@ def open_shard(path: Path) -> Shard:
     if path.suffix.lower() == ".npy":
         X = _array(path)
         groups = tuple(min(ARRAY_ROWS, len(X) - i) for i in range(0, len(X), ARRAY_ROWS))
-        return Shard(path, groups, X.nbytes // max(1, len(groups)), None)
+        return Shard(path, groups, X.nbytes * ARRAY_ROWS // max(1, len(X)), None)
     import pyarrow.parquet as pq
 
     with arrow_errors(path), pq.ParquetFile(path) as file:

@@ -34,7 +34,6 @@ from dcfsc.io.table_columns import (
     to_dataset,
     unique,
 )
-from dcfsc.io.table_reading import columns_named
 
 BLOCK_BYTES = 1 << 24  # of text that are parsed together; no row is longer
 COLUMNS = 200_000  # Arrow takes about 3 KiB for a column, however short

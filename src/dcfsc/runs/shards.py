@@ -151,7 +151,6 @@ def _label(
     predictor: Predictor, file: Path, target: Path, known: dict[str, str | None], n_clusters: int
 ) -> np.ndarray:
     """Write the predictions of a shard; the sizes of its clusters."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder, sizes = target.parent, np.zeros(n_clusters, np.int64)
