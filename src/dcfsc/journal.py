@@ -51,6 +51,7 @@ LIST, FILES, RECORD = ".dcfsc.json", "files", "run.json"
 RUN, EXPORT, RESULTS, PREDICTED = "run", "export", "results", "predictions"
 KINDS = (RUN, EXPORT, RESULTS, PREDICTED)
 FORMAT = 1
+FIELDS = ("kind", "files", "removes", "renames")  # of a plan
 LONGEST_LIST = 1 << 26
 CHUNK = 1 << 20
 _DIGEST = re.compile("(link )?[0-9a-f]{64}")
@@ -232,10 +233,12 @@ def _complete(folder: Path) -> list[Path]:
     return [stage for stage in stages(folder) if (stage / PLAN).is_file()]
 
 
-def not_moved(folder: Path, error: OSError) -> WriteError:
+def not_moved(folder: Path, error: OSError, kind: str | None = None) -> WriteError:
+    kinds = {kind, *(_sealed(stage / PLAN, FIELDS)["kind"] for stage in _complete(folder))}
+    how = "" if PREDICTED in kinds else " with --resume"
     return WriteError(
         f"the files of {folder} are complete, but could not be moved into place: "
-        f"{error.strerror or error}; repeat the command with --resume to do that."
+        f"{error.strerror or error}; repeat the command{how} to do that."
     )
 
 
@@ -279,7 +282,7 @@ def filling(
             sync(folder)
             _finish(folder, stage)
         except OSError as error:
-            raise not_moved(folder, error) from error
+            raise not_moved(folder, error, kind) from error
 
 
 def _files_below(top: Path) -> Iterator[str]:
@@ -291,7 +294,7 @@ def _files_below(top: Path) -> Iterator[str]:
 
 def _finish(folder: Path, stage: Path) -> None:
     """Move the new files into place and write the list. May be interrupted and done again."""
-    plan = _sealed(stage / PLAN, ("kind", "files", "removes", "renames"))
+    plan = _sealed(stage / PLAN, FIELDS)
     known = Filled.read(folder) or Filled(plan["kind"], {})
     files = {name: list(digests) for name, digests in known.files.items()}
     for old, new in plan["renames"].items():

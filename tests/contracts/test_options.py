@@ -52,6 +52,7 @@ CASES = {
     ("fit", "--learning-rate"): (DEEP, (*DEEP, "--learning-rate", "0.3"), "labels"),
     ("fit", "--batch-size"): (DEEP, (*DEEP, "--batch-size", "0"), "batch_size=0 is not allowed"),
     ("fit", "--labels"): (FIT, (*FIT, "--labels", "none"), "text"),
+    ("fit", "--sample"): (FIT, (*FIT, "--sample", "40"), "labels"),
     ("fit", "--size"): (SHOWN, (*SHOWN, "--size", "4x4"), "labels"),
     ("fit", "--color"): (SHOWN, (*SHOWN, "--gray"), "text"),
     ("fit", "--skip-broken"): (
@@ -89,6 +90,7 @@ CASES = {
         (*SUGGEST, "--method", "dcfsc", "--weights", "no_such.safetensors"),
         "no_such.safetensors",
     ),
+    ("suggest-k", "--sample"): (SUGGEST, (*SUGGEST, "--sample", "0"), "sample=0 is not allowed"),
     ("suggest-k", "--seed"): (SUGGEST, (*SUGGEST, "--seed", "-1"), "seed=-1 is not allowed"),
     ("suggest-k", "--device"): (SUGGEST, (*SUGGEST, "--device", "gpu"), "unknown device 'gpu'"),
     ("suggest-k", "--size"): (SUGGEST, (*SUGGEST, "--size", "4x4"), "needs images"),

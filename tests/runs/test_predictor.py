@@ -135,7 +135,8 @@ def test_values_far_outside_are_warned_of_once_with_their_columns(run: Path) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         predictor(other)
-    shifted = np.column_stack([table.column(name) for name in "abc"]) + [4.0, 0.0, -9.0]
+    shifted = np.column_stack([table.column(name) for name in "abc"])
+    shifted += np.array([4.0, 0.0, -9.0], np.float32)
     with pytest.warns(UserWarning, match=r"columns 'a', 'c' of 3"):
         Predictor(run)(shifted)
 

@@ -108,7 +108,7 @@ def test_what_somebody_put_there_stays(run: Path, shards: list[Path], tmp_path: 
     out = tmp_path / "out"
     predict_shards(run, shards, out)
     (out / "s1.parquet").write_text("mine")
-    with pytest.raises(InputError, match="s1.parquet was changed or is not dcfsc's"):
+    with pytest.raises(InputError, match=r"s1\.parquet was changed or is not dcfsc's"):
         predict_shards(run, shards, out)
     with pytest.warns(UserWarning, match="was not dcfsc's"):
         predict_shards(run, shards, out, overwrite=True)
@@ -131,7 +131,11 @@ def test_arrays_are_labeled_with_their_row_numbers(run: Path, tmp_path: Path) ->
     predict_shards(tmp_path / "plain", [tmp_path / "x.npy"], tmp_path / "out")
     found = pq.read_table(tmp_path / "out" / "x.parquet")
     assert found.column("index").to_pylist() == list(range(30))
-    assert found.column("cluster").to_pylist() == Predictor(run)(X).cluster.tolist()
+    assert found.column("cluster").to_pylist() == Predictor(tmp_path / "plain")(X).cluster.tolist()
+    table = pa.table({"id": [f"n{i}" for i in range(30)], "x": range(30), "emb": list(X)})
+    again = Predictor(tmp_path / "plain")(table)  # a run of arrays knows no columns
+    assert again.column("cluster").equals(found.column("cluster"))
+    assert again.column("id").to_pylist() == table.column("id").to_pylist()
 
 
 def test_shards_of_one_name_are_refused(run: Path, shards: list[Path], tmp_path: Path) -> None:

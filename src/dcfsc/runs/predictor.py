@@ -17,7 +17,7 @@ from dcfsc.estimators.validation import as_numpy
 from dcfsc.io import Streamed, check_finite
 from dcfsc.io.image_stream import StreamedImages
 from dcfsc.io.images import ImageSource, Reading
-from dcfsc.io.table_reading import DROP_ROWS, TableReading, columns_named, is_vector
+from dcfsc.io.table_reading import DROP_ROWS, TableReading, columns_named, is_numeric, is_vector
 from dcfsc.machine import resolve_device
 
 from .edits import Edits, read_edits
@@ -198,14 +198,16 @@ class Predictor:
         return self._of_table(table).to_pandas().set_index(index)
 
     def reading_for(self, schema: Any) -> TableReading:
-        """How to read a table: as the run's, or by its feature names, or all of its columns."""
+        """How to read a table: as the run's, or its vectors, or its columns of numbers."""
         if isinstance(self.reading, TableReading):
             return self.reading
+        named = next((f.name for f in schema if f.name == "id" and not is_numeric(f.type)), None)
         if self.feature_names is not None:
-            return TableReading(tuple(self.feature_names))
-        if len(schema) == 1 and is_vector(schema.field(0).type):
-            return TableReading(vector=schema.names[0])
-        return TableReading(tuple(schema.names))
+            return TableReading(tuple(self.feature_names), id=named)
+        lists = [field.name for field in schema if is_vector(field.type)]
+        if len(lists) == 1:
+            return TableReading(vector=lists[0], id=named)
+        return TableReading(tuple(f.name for f in schema if is_numeric(f.type)), id=named)
 
     def _check_ranges(self, X: Any, name: str) -> None:
         """Warn, once, of columns whose values lie far outside those of the fit."""

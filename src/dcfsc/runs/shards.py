@@ -22,7 +22,17 @@ from dcfsc.files import is_part, new_stage, part_name, releasing, try_lock, writ
 from dcfsc.io.shards import batches, open_shard
 from dcfsc.io.streamed import require_room
 from dcfsc.io.tables import arrow_errors
-from dcfsc.journal import MOVING_SECONDS, PREDICTED, RECORD, Filled, digest, filling, held, kind_of
+from dcfsc.journal import (
+    MOVING_SECONDS,
+    PREDICTED,
+    RECORD,
+    Filled,
+    digest,
+    filling,
+    held,
+    kind_of,
+    settle,
+)
 from dcfsc.machine import available_cpus
 from dcfsc.ownership import check_place
 from dcfsc.progress import progress, stage
@@ -98,8 +108,11 @@ def predict_shards(
 
 
 def _check_folder(out: Path) -> None:
+    """Refuse a folder of somebody's; settle one of ours."""
     if os.path.lexists(out) and not out.is_dir():
         raise InputError(f"{out} is a file; choose a folder with --out.")
+    with write_errors(out):
+        settle(out)
     names = [name for name in os.listdir(out) if not is_part(name)] if out.is_dir() else []
     if names and kind_of(out) != PREDICTED:
         raise InputError(
