@@ -175,7 +175,7 @@ def test_predict_writes_where_it_is_told(npy: Path, inputs: Path, data: Dataset)
 
 def test_folder_of_images_with_the_deep_method(images: Path) -> None:
     few = ("--steps", 2, "--pretrain-epochs", 1, "--device", "cpu")
-    done("fit", images, "-k", 2, *few, "--out", "run")
+    done("fit", images, "-k", 2, *few, "--labels", "folders", "--out", "run")
     labels = rows(Path("run/labels.csv"))
     assert len(labels) == 16
     assert labels[0]["path"].endswith("0.png")
@@ -205,7 +205,7 @@ def test_number_of_clusters_that_cannot_be(npy: Path, k: int, said: str) -> None
 
 
 def test_number_of_clusters_is_needed_and_a_number(npy: Path) -> None:
-    assert "-k" in refused("fit", npy)
+    assert "-k auto; 'dcfsc suggest-k DATA' lists candidates" in refused("fit", npy)
     assert "integer" in refused("fit", npy, "-k", "three")
 
 
@@ -219,15 +219,18 @@ def test_table_with_text_and_empty_folder(inputs: Path) -> None:
 def test_broken_image_is_named_and_can_be_left_out(images: Path) -> None:
     broken = images / "down" / "3.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    assert str(broken) in refused("fit", images, "-k", 2, *CLOSED_FORM)
+    assert str(broken) in refused("fit", images, "-k", 2, *CLOSED_FORM, "--strict")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        result = done("fit", images, "-k", 2, *CLOSED_FORM, "--skip-broken", "--out", "run")
+        result = done("fit", images, "-k", 2, *CLOSED_FORM, "--out", "run")
     assert len(rows(Path("run/labels.csv"))) == 15
     assert "1 of 16 images" in record("run")["data"]["notes"]
+    assert record("run")["data"]["broken"] == ["down/3.png"]
     (warning,) = result.stderr.splitlines()
     assert warning.startswith("warning: 1 of 16 images")
-    assert str(broken) in warning
+    assert warning.endswith("down/3.png")
+    said = refused("fit", images, "-k", 2, "--skip-broken")
+    assert "Broken images are skipped anyway; --strict stops at them." in said
 
 
 def test_images_of_different_sizes(images: Path) -> None:

@@ -114,7 +114,7 @@ def test_help_of_fit_has_panels():
     assert named.keys() == {"Arguments", "Options", *panels}
     assert {"--clusters", "--lam", "--affinity", "--device"} <= named["Method"]
     assert named["Data"] == {"--labels"}
-    assert named["Images"] == {"--size", "--color", "--skip-broken"}
+    assert named["Images"] == {"--size", "--color", "--page", "--channels", "--strict"}
     assert {"--steps", "--weights", "--batch-size"} <= named["Training"]
     assert {"--out", "--resume", "--overwrite", "--quiet", "--json"} <= named["Output"]
     assert named["Options"] == {"--help"}

@@ -55,9 +55,11 @@ CASES = {
     ("fit", "--sample"): (FIT, (*FIT, "--sample", "40"), "labels"),
     ("fit", "--size"): (SHOWN, (*SHOWN, "--size", "4x4"), "labels"),
     ("fit", "--color"): (SHOWN, (*SHOWN, "--gray"), "text"),
-    ("fit", "--skip-broken"): (
-        ("fit", "broken", *SHOWN[2:], "--skip-broken"),
+    ("fit", "--page"): (SHOWN, (*SHOWN, "--page", "2"), "0.png: it has no page 2"),
+    ("fit", "--channels"): (SHOWN, (*SHOWN, "--channels", "1,2,3,4"), "no channel 4"),
+    ("fit", "--strict"): (
         ("fit", "broken", *SHOWN[2:]),
+        ("fit", "broken", *SHOWN[2:], "--strict"),
         "2.png",
     ),
     ("fit", "--no-report"): (FIT, tuple(a for a in FIT if a != "--no-report"), "files"),
@@ -95,7 +97,9 @@ CASES = {
     ("suggest-k", "--device"): (SUGGEST, (*SUGGEST, "--device", "gpu"), "unknown device 'gpu'"),
     ("suggest-k", "--size"): (SUGGEST, (*SUGGEST, "--size", "4x4"), "needs images"),
     ("suggest-k", "--color"): (SUGGEST, (*SUGGEST, "--gray"), "gray is for folders of images"),
-    ("suggest-k", "--skip-broken"): (SUGGEST, (*SUGGEST, "--skip-broken"), "skip_broken is for"),
+    ("suggest-k", "--page"): (SUGGEST, (*SUGGEST, "--page", "2"), "page is for folders of images"),
+    ("suggest-k", "--channels"): (SUGGEST, (*SUGGEST, "--channels", "1"), "channels is for"),
+    ("suggest-k", "--strict"): (SUGGEST, (*SUGGEST, "--strict"), "strict is for"),
     ("suggest-k", "--json"): (SUGGEST, (*SUGGEST, "--json"), "text"),
 }
 PREDICT = ("predict", "run", "table.npz", *CPU)
@@ -110,7 +114,9 @@ CASES |= {
     ("predict", "--labels"): (PREDICT, (*PREDICT, "--labels", "none"), "text"),
     ("predict", "--size"): (PREDICT, (*PREDICT, "--size", "4x4"), "needs images"),
     ("predict", "--color"): (PREDICT, (*PREDICT, "--color"), "color is for folders of images"),
-    ("predict", "--skip-broken"): (PREDICT, (*PREDICT, "--skip-broken"), "skip_broken is for"),
+    ("predict", "--to"): (PREDICT, (*PREDICT, "--to", "folders"), "no files of its own to sort"),
+    ("predict", "--copy"): (PREDICT, (*PREDICT, "--copy"), "no effect without --to folders"),
+    ("predict", "--strict"): (PREDICT, (*PREDICT, "--strict"), "strict is for"),
     ("predict", "--quiet"): (PREDICT, (*PREDICT, "--quiet"), "text"),
     ("predict", "--json"): (PREDICT, (*PREDICT, "--json"), "text"),
     ("report", "--data"): (("report", "run"), ("report", "run", "--data", "no_such"), "no_such"),
@@ -122,9 +128,9 @@ CASES |= {
     ),
     ("report", "--size"): (("report", "run"), ("report", "run", "--size", "4x4"), "are for --data"),
     ("report", "--color"): (("report", "run"), ("report", "run", "--gray"), "are for --data"),
-    ("report", "--skip-broken"): (
+    ("report", "--strict"): (
         ("report", "run"),
-        ("report", "run", "--skip-broken"),
+        ("report", "run", "--strict"),
         "are for --data",
     ),
     ("report", "--quiet"): (("report", "run"), ("report", "run", "--quiet"), "text"),
@@ -284,7 +290,12 @@ def test_an_option_has_an_effect_or_is_refused(
             "--fast has no effect beside --representation and --assign",
         ),
         ((*FIT, "--gray"), "gray is for folders of images, and has no effect on table.npz"),
-        ((*FIT, "--skip-broken"), "skip_broken is for folders of images"),
+        ((*FIT, "--strict"), "strict is for folders of images"),
+        ((*SHOWN, "--page", "x"), "page is 'x'; give a number, counted from 1, or all"),
+        ((*SHOWN, "--channels", "1,,2"), "--channels takes numbers, counted from 1, as in 1,3"),
+        ((*SHOWN, "--channels", "1,1"), "give different numbers"),
+        ((*SHOWN, "--channels", "1", "--gray"), "gray has no effect where channels are read"),
+        ((*PREDICT, "--to", "csv"), "unknown kind of output 'csv'"),
         ((*FIT, "--seed", "-1"), "seed=-1 is not allowed: an integer of at least 0"),
         ((*DEEP, "--steps", "-1"), "steps=-1 is not allowed: an integer of at least 0"),
         ((*FIT, "--lam", "none"), "lam='none' is not allowed: a number"),
@@ -297,9 +308,10 @@ def test_an_option_has_an_effect_or_is_refused(
 )
 def test_a_refusal_is_one_line_that_says_why(args, said, prepared, monkeypatch, tmp_path):
     shutil.copy(prepared / "table.npz", tmp_path)
+    shutil.copytree(prepared / "shades", tmp_path / "shades")
     monkeypatch.chdir(tmp_path)
     result = dcfsc(*args)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert said in line
-    assert [p.name for p in tmp_path.iterdir()] == ["table.npz"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shades", "table.npz"]

@@ -31,13 +31,13 @@ def save(path, pixels, **options):
     Image.fromarray(pixels).save(path, **options)
 
 
-def test_sub_folders_are_labels(tmp_path):
+def test_sub_folders_are_labels_if_asked_for(tmp_path):
     for person, value in (("p10", 30), ("p2", 20)):
         for i in (1, 2, 10):
             save(tmp_path / person / f"img{i}.png", picture(value + i))
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("not an image")
-    data = load(tmp_path)
+    data = load(tmp_path, labels="folders")
     assert data.X.shape == (6, 6, 4)
     assert data.X.dtype == np.uint8
     assert data.label_names == ["p2", "p10"]
@@ -46,6 +46,11 @@ def test_sub_folders_are_labels(tmp_path):
     assert [p.rsplit("/", 1)[1] for p in data.paths[:3]] == ["img1.png", "img2.png", "img10.png"]
     assert all(p.startswith(str(tmp_path)) for p in data.paths)
     np.testing.assert_array_equal(data.X[0], picture(21))
+    plain = load(tmp_path)
+    assert (plain.y, plain.label_names, plain.paths) == (None, None, data.paths)
+    assert "--labels folders scores against them" in plain.notes
+    for labels in ("none", "folders"):
+        assert "--labels" not in load(tmp_path, labels=labels).notes
 
 
 def test_flat_folder_has_no_labels(tmp_path):
@@ -71,7 +76,9 @@ def test_labels_of_a_flat_folder_from_a_file(tmp_path):
 def test_deeper_folders_belong_to_the_first(tmp_path):
     save(tmp_path / "a" / "x" / "1.png", picture(1))
     save(tmp_path / "b" / "2.png", picture(2))
-    assert load(tmp_path).label_names == ["a", "b"]
+    data = load(tmp_path, labels="folders")
+    assert data.label_names == ["a", "b"]
+    assert data.relative_paths == ["a/x/1.png", "b/2.png"]
 
 
 @pytest.mark.parametrize("suffix", ["png", "bmp", "gif", "tif", "tiff", "pgm", "PNG"])
@@ -108,7 +115,7 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
 
 def test_unknown_range_is_an_error(tmp_path):
     Image.fromarray(np.ones((3, 3), np.float32)).save(tmp_path / "a.tif")
-    with pytest.raises(InputError, match=r"a\.tif: 32-bit pixels"):
+    with pytest.raises(InputError, match=r"none .*a\.tif: 32-bit pixels"):
         load(tmp_path)
 
 
@@ -136,23 +143,26 @@ def test_broken_images(tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "empty.jpg").write_bytes(b"")
     (tmp_path / "c" / "text.jpg").write_text("hello")
-    with pytest.raises(InputError, match=r"cut.png.*skip_broken=True") as error:
-        load(tmp_path)
+    with pytest.raises(InputError, match=r"cut.png.*without strict=True") as error:
+        load(tmp_path, strict=True)
     assert "\n" not in str(error.value)
     with pytest.warns(UserWarning, match=r"3 of 5 images were broken .*cut.png") as warned:
-        data = load(tmp_path, skip_broken=True)
+        data = load(tmp_path, labels="folders")
     assert warned[0].filename == __file__
     assert data.X[:, 1, 1].tolist() == [1, 2]
     assert data.label_names == ["a", "b"]
     assert data.y.tolist() == [0, 1]
     assert len(data.paths) == 2
     assert "3 of 5" in data.notes
+    assert data.broken == ("a/cut.png", "c/empty.jpg", "c/text.jpg")
 
 
 def test_all_broken(tmp_path):
     (tmp_path / "a.png").write_bytes(b"x")
-    with pytest.raises(InputError, match="none of the 1 images"):
-        load(tmp_path, skip_broken=True)
+    with pytest.raises(
+        InputError, match=r"none of the 1 images can be read \(.*a.png: not an image, or cut off"
+    ):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("limit", [30, 10])  # one warns, the other (less than half) is refused
@@ -162,7 +172,7 @@ def test_decompression_bombs(tmp_path, monkeypatch, limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(InputError, match=f"big.png has more than {limit} pixels"):
-            load(tmp_path)
+            load(tmp_path, strict=True)
 
 
 def test_empty_folder(tmp_path):
@@ -170,11 +180,19 @@ def test_empty_folder(tmp_path):
         load(tmp_path)
 
 
-def test_images_beside_sub_folders(tmp_path):
-    save(tmp_path / "1.png", picture(1))
-    save(tmp_path / "a" / "2.png", picture(2))
-    with pytest.raises(InputError, match="beside its sub-folders"):
-        load(tmp_path)
+def test_images_beside_sub_folders_are_one_set(tmp_path):
+    for i, place in enumerate(
+        ("10.png", "a/b/c/4.png", "a/b/3.png", "a/2.png", "2.png", "b/1.png")
+    ):
+        save(tmp_path / place, picture(i))
+    data = load(tmp_path)
+    assert data.relative_paths == [
+        *("2.png", "10.png", "a/2.png", "a/b/3.png", "a/b/c/4.png", "b/1.png")
+    ]
+    assert data.X[:, 1, 1].tolist() == [4, 0, 3, 2, 1, 5]
+    assert (data.y, data.notes) == (None, "")
+    with pytest.raises(InputError, match=r"2 of 6 do not, such as 2\.png"):
+        load(tmp_path, labels="folders")
 
 
 def test_hidden_files_are_ignored(tmp_path):
@@ -351,7 +369,7 @@ class TestReading:
         monkeypatch.setattr(
             images, "read_image", lambda source, how: count.append(1) or plain(source, how)
         )
-        X = load(tmp_path, reading=Reading((4, 4))).X
+        X = load(tmp_path, reading=Reading((4, 4)), strict=True).X
         assert count == []
         np.testing.assert_array_equal(X[1:4][1], X[2])
         assert X[[4, 2, 2]].shape == (3, 4, 4)
@@ -359,6 +377,9 @@ class TestReading:
         assert X.digests(0, 2)[0] == hashlib.sha256((tmp_path / "0.png").read_bytes()).digest()
         assert X.read_as(Reading((2, 3), gray=False)).shape == (5, 3, 2, 3)
         assert X.read_as(X.reading) is X
+        count.clear()
+        X = load(tmp_path, reading=Reading((4, 4))).X  # which looks for broken ones
+        assert (len(count), X[:].shape, len(count)) == (5, (5, 4, 4), 5)
 
 
 class TestSkippedFiles:
@@ -407,9 +428,9 @@ def test_a_folder_that_dcfsc_wrote_is_not_entered(tmp_path, kind):
     for i in range(3):
         save(tmp_path / "cats" / f"{i}.png", picture(i))
     save(tmp_path / "mine" / "deep" / "0 copy.png", picture(9))
-    assert load(tmp_path).label_names == ["cats", "mine"]
+    assert load(tmp_path, labels="folders").label_names == ["cats", "mine"]
     Filled(kind, {}).write(tmp_path / "mine")
-    data = load(tmp_path)
+    data = load(tmp_path, labels="folders")
     assert (len(data), data.label_names) == (3, ["cats"])
     assert "folders that dcfsc wrote were left out: 1" in data.notes
     assert len(load(tmp_path / "mine")) == 1  # it was asked for by name
@@ -428,14 +449,14 @@ def test_links_to_images_of_the_set_count_once(tmp_path):
         "e.png": "d.png",
     }.items():
         (tmp_path / "all" / name).symlink_to(target)
-    data = load(tmp_path)
+    data = load(tmp_path, labels="folders")
     assert [p.rsplit("/", 1)[1] for p in data.paths] == ["d.png", "0.png", "1.png", "2.png"]
     assert data.label_names == ["all", "cats"]
     assert "links to images of the set were left out: 4" in data.notes
 
 
 def test_an_export_inside_the_data_changes_nothing(tmp_path, monkeypatch):
-    """Flat, so that its links would be an error, and in sub-folders, where they would count."""
+    """Flat and in sub-folders: its links would count."""
     rng = np.random.default_rng(0)
     for place in ("flat", "sorted/a", "sorted/b"):
         for i in range(10):

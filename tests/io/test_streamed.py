@@ -279,14 +279,17 @@ def folder(tmp_path) -> Path:
     return tmp_path / "images"
 
 
-@pytest.mark.parametrize("options", [{}, {"gray": False}, {"size": (4, 3)}, {"skip_broken": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"gray": False}, {"size": (4, 3)}, {"labels": "folders"}, {"strict": True}]
+)
 def test_folders_are_decoded_when_read(folder, options, monkeypatch):
     expected = load(folder, **options)
     monkeypatch.setattr(streamed, "STREAM_BYTES", 0)
     found = load(folder, **options)
     assert isinstance(found.X, Streamed)
     assert found.X.shape == expected.X.shape
-    assert found.y.tolist() == expected.y.tolist()
+    if options.get("labels"):
+        assert found.y.tolist() == expected.y.tolist() == [0] * 5 + [1] * 4
     assert found.paths == expected.paths
     for key in (slice(None), slice(2, 5), [8, 0], 3):
         np.testing.assert_array_equal(found.X[key], expected.X[key])
@@ -314,15 +317,15 @@ def test_sizes_that_differ_are_told_from_the_headers(folder):
 def test_broken_images(folder):
     whole = (folder / "a" / "2.png").read_bytes()
     (folder / "a" / "2.png").write_bytes(whole[: len(whole) // 2])
-    found = load(folder)
+    found = load(folder, strict=True)
     with pytest.raises(InputError, match=r"cannot read the image .*2.png"):
         found.X[:]
     with pytest.warns(UserWarning, match="1 of 9 images were broken"):
-        kept = load(folder, skip_broken=True)
+        kept = load(folder)
     assert kept.X[:].shape == (8, 3, 6, 5)
     (folder / "b" / "1.png").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="not an image"):
-        load(folder)
+        load(folder, strict=True)
 
 
 MEMORY = """

@@ -158,7 +158,7 @@ def read_data(path: Path) -> None:
 
 
 def read_pictures(path: Path) -> None:
-    data = load(path.parent, skip_broken=path.name.startswith("skip"))
+    data = load(path.parent, strict=not path.name.startswith("skip"))
     assert data.X.dtype == np.uint8
 
 

@@ -19,10 +19,12 @@ from dcfsc.errors import InputError
 from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
 from dcfsc.runs.edits import Edits, edit_run, edited_details, edited_labels, read_edits
-from dcfsc.runs.export import export_run, folder_names, read_samples
+from dcfsc.runs.export import export_run, read_samples
 from dcfsc.runs.folder import Run, read_run
+from dcfsc.runs.folders import folder_names
 from dcfsc.runs.life import EDITS
 from dcfsc.runs.prediction import predict_run
+from dcfsc.runs.trust import remember
 
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}
 
@@ -52,7 +54,7 @@ def fitted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fitted") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(photos)
-        fit_run(load("=pictures"), "closed-form", OPTIONS, folder, report=True)
+        fit_run(load("=pictures", labels="folders"), "closed-form", OPTIONS, folder, report=True)
     return folder
 
 
@@ -110,15 +112,32 @@ def test_names_that_are_one_on_disk_are_told_apart() -> None:
     assert folder_names(edits) == {0: "Cat-0", 1: "cat-1", 2: "cluster-2", 3: "cluster-3"}
 
 
-def test_a_folder_that_is_there_is_replaced_only_when_asked(run: Run, tmp_path: Path) -> None:
+def test_the_export_of_another_run_is_replaced_only_when_asked(run: Run, tmp_path: Path) -> None:
     target = export_run(run.folder, "folders", tmp_path / "out")
     (target / "mine.txt").write_text("kept")
-    with pytest.raises(InputError, match="holds an earlier export; add --overwrite"):
-        export_run(run.folder, "folders", target)
     edit_run(run.folder, {}, [["0", "1"]])
-    export_run(run.folder, "folders", target, overwrite=True)
+    export_run(run.folder, "folders", target)
     assert (target / "mine.txt").read_text() == "kept"
     assert len(listed(target)) == 2
+    shutil.copytree(run.folder, tmp_path / "other")
+    record = json.loads((run.folder / "run.json").read_text())
+    (tmp_path / "other" / "run.json").write_text(json.dumps({**record, "started": "later"}))
+    remember(tmp_path / "other" / "run.json")
+    edit_run(tmp_path / "other", {}, undo=True)
+    with pytest.raises(InputError, match="holds an earlier export; add --overwrite"):
+        export_run(tmp_path / "other", "folders", target)
+    export_run(tmp_path / "other", "folders", target, overwrite=True)
+    assert (target / "mine.txt").read_text() == "kept"
+    assert len(listed(target)) == 3
+
+
+def test_two_clusters_swap_their_names_in_one_command(run: Run) -> None:
+    edit_run(run.folder, {"0": "a", "1": "b"})
+    assert edit_run(run.folder, {"0": "b", "1": "a"}).names == {0: "b", 1: "a"}
+    assert edit_run(run.folder, {"a": "b", "b": "a"}).names == {0: "a", 1: "b"}
+    with pytest.raises(InputError, match="'a' cannot be given twice, to clusters 0 and 2"):
+        edit_run(run.folder, {"2": "a"})
+    assert read_edits(run).names == {0: "a", 1: "b"}
 
 
 def test_files_that_have_gone_are_named(photos: Path, tmp_path: Path) -> None:
@@ -277,7 +296,12 @@ def test_merging_adds_the_probabilities(run: Run) -> None:
     ("names", "merges", "splits", "message"),
     [
         ({"7": "x"}, [], [], "no cluster '7'; there are 0, 1, 2"),
-        ({"0": "x", "1": "x"}, [], [], "'x' cannot be given: cluster 0 has it"),
+        (
+            {"0": "x", "1": "x"},
+            [],
+            [],
+            "given twice, to clusters 0 and 1: .* --merge 0,1",
+        ),
         ({"0": "12"}, [], [], "'12' cannot be given: it is a number"),
         ({"0": " "}, [], [], "'' cannot name"),
         ({"0": "a\nb"}, [], [], "cannot name"),

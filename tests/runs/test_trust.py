@@ -19,8 +19,9 @@ from running import fit_run
 from dcfsc.errors import InputError
 from dcfsc.io import load
 from dcfsc.runs.edits import Edits
-from dcfsc.runs.export import export_run, folder_names
+from dcfsc.runs.export import export_run
 from dcfsc.runs.folder import Run, read_columns, read_run
+from dcfsc.runs.folders import folder_names
 from dcfsc.runs.prediction import load as load_run
 from dcfsc.runs.reporting import redraw
 from dcfsc.runs.tables import formula_removed, no_formula, write_table

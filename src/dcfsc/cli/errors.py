@@ -21,6 +21,13 @@ from dcfsc.errors import DcfscError, InputError, OptionNeeded, writable
 # through the one that both make public.
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
+HINTS = {  # to what the parser says of a command line
+    "unexpected extra argument": "A path with spaces needs quotes, as in 'my photos'.",
+    "Missing option '--clusters'": "Give the number of clusters, as in -k 12, or -k auto; "
+    "'dcfsc suggest-k DATA' lists candidates.",
+    "--skip-broken": "Broken images are skipped anyway; --strict stops at them.",
+}
+
 
 class CommandLine(TyperGroup):
     """The commands, with one line on stderr for whatever is the input's fault.
@@ -67,7 +74,9 @@ class CommandLine(TyperGroup):
         try:
             code = super().main(args=args, standalone_mode=False, **extra)
         except UsageError as error:
-            say(one_line(f"error: {error.format_message()}"), error=True)
+            message = error.format_message()
+            more = [hint for said, hint in HINTS.items() if said in message]
+            say(one_line(" ".join([f"error: {message}", *more])), error=True)
             code = error.exit_code
         if standalone_mode:
             sys.exit(code)

@@ -20,23 +20,21 @@ def export(
         "The folder of the samples' files, for a run that was made elsewhere or by version 1.0.",
         "FOLDER",
     ),
-    copy: bool = switch(
-        "--copy",
-        "Copy the files instead of linking to them. A folder of links is not meant to be "
-        "passed on; a folder of copies is.",
-    ),
+    copy: bool = options.COPY,
     absolute_paths: bool = options.ABSOLUTE_PATHS,
     overwrite: bool = switch(
         "--overwrite",
-        "Renew an earlier export, except what you changed, added or took out; a file of "
-        "yours is kept as NAME.bak.",
+        "Replace a table, or the export of another run, except what you changed, added or took "
+        "out; a file of yours is kept as NAME.bak.",
     ),
     quiet: bool = options.QUIET,
 ) -> None:
     """Export the clusters of RUN to folders, .csv or Parquet.
 
-    Clusters are exported as edited by 'dcfsc edit'. The Parquet table has path, thumbnail, x, y,
-    cluster, name, confidence and neighbors, ready for Embedding Atlas and FiftyOne.
+    Clusters are exported as edited by 'dcfsc edit'. A second export to folders moves what changed
+    since, new files of 'dcfsc predict --to folders' too, and leaves what you changed. The Parquet
+    table has path, thumbnail, x, y, cluster, name, confidence and neighbors, ready for Embedding
+    Atlas and FiftyOne.
     """
     from dcfsc.runs.export import export_run
 

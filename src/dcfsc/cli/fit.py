@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +105,8 @@ def fit(
     features: str | None = option(
         "Cluster these features instead of the samples: encoder or encoder:NAME (a "
         "pretrained network, for photographs: lite0, lite1, lite2, a model of transformers "
-        "or an .onnx file), scattering or autoencoder.",
+        "or an .onnx file; for texts: a model of sentence-transformers), scattering or "
+        "autoencoder.",
         "NAME",
         panel=METHOD,
     ),
@@ -131,10 +134,18 @@ def fit(
         panel=TRAINING,
     ),
     labels: str | None = options.LABELS,
+    text: str | None = options.TEXT,
+    id: str | None = options.ID,
+    columns: str | None = options.COLUMNS,
+    ignore: str | None = options.IGNORE,
+    missing: str | None = options.MISSING,
+    transpose: bool = options.TRANSPOSE,
     sample: int | None = options.SAMPLE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
-    skip_broken: bool = options.SKIP_BROKEN,
+    page: str | None = options.PAGE,
+    channels: str | None = options.CHANNELS,
+    strict: bool = options.STRICT,
     no_report: bool = switch("--no-report", "Do not write the report.", panel=OUTPUT),
     resume: bool = switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT),
     overwrite: bool = switch(
@@ -163,6 +174,7 @@ def fit(
     (parameters, versions, scores) and details.npz (the data behind the report). With -k 10,20,40
     there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
+    begun_at = time.perf_counter()
     counts = options.counts_or_auto(clusters)
     given_options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
     given_options |= {
@@ -173,16 +185,21 @@ def fit(
         "positives": positives,
         "effort": effort,
     }
-    from dcfsc.runs.life import method_in
+    from dcfsc.runs.life import check_out, method_in
 
+    given_files = options.sources(data, labels)
+    if out is not None and "RANK" not in os.environ:  # of many processes one has the folder
+        for folder in [out / f"k{K}" for K in counts] if isinstance(counts, tuple) else [out]:
+            check_out(folder, resume=resume, overwrite=overwrite, inputs=given_files)
     begun = method_in(out) if resume and out is not None else None
     given = {name for name, value in given_options.items() if value is not None}
     default = begun or _method_for(given, features is not None, resume)
     if fast:
         given_options |= _faster(method or default, representation, assign)
     reading = options.reading_for(features, device, data)
+    table = {name: ctx.params[name] for name in options.TABLE}
     samples = options.load_samples(
-        data, labels, size, color, skip_broken, seed, reading, sample=sample
+        data, labels, size, color, strict, seed, reading, page, channels, **table
     )
     from dcfsc.runs.request import RunRequest
 
@@ -196,13 +213,15 @@ def fit(
         overwrite=overwrite,
         report=not no_report,
         timeout=dist_timeout,
-        inputs=options.sources(data, labels),
+        inputs=given_files,
         command=ctx.obj,
     )
-    _carry_out(request, counts, quiet, as_json)
+    _carry_out(request, counts, quiet, as_json, begun_at)
 
 
-def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) -> None:
+def _carry_out(
+    request: RunRequest, counts: object, quiet: bool, as_json: bool, begun_at: float
+) -> None:
     from dcfsc.runs.automatic import execute_auto
     from dcfsc.runs.executor import execute, execute_each
 
@@ -231,7 +250,8 @@ def _carry_out(request: RunRequest, counts: object, quiet: bool, as_json: bool) 
         print(json.dumps(_shown(run)))
     elif talk:
         before = [] if watched else output.start_facts(run.record)
-        output.print_facts([*before, *output.result_facts(run.record, run.folder)])
+        seconds = time.perf_counter() - begun_at  # with the reading and the report
+        output.print_facts([*before, *output.result_facts(run.record, run.folder, seconds)])
 
 
 def _method_for(given: set[str], features: bool, resume: bool) -> str:

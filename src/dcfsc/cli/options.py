@@ -41,14 +41,41 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 
 SAMPLES = typer.Argument(
     metavar="DATA",
-    help="A folder of images (sub-folders are labels), a .csv, .tsv, .jsonl, .parquet, .npy, "
-    ".npz or .mat file, a folder or 'glob' of .parquet or .npy shards, or digits or synthetic, "
-    "which need no file.",
+    help="A folder of images and what is below it; a table (.csv, .tsv, .xlsx, .jsonl, .parquet, "
+    ".h5ad); an array (.npy, .npz, .mat, .mtx); a folder or 'glob' of .parquet or .npy shards; a "
+    ".txt file with a text a line; or digits or synthetic, which need no file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
 LABELS = option(
-    "A column, array or file with labels. Used only to score the result.", "NAME|FILE", panel=DATA
+    "A column, array or file with labels, or folders for the sub-folders of images. Used only to "
+    "score the result.",
+    "NAME|FILE|folders",
+    panel=DATA,
+)
+TABLE = ("text", "id", "columns", "ignore", "missing", "transpose", "sample")  # of reading
+TEXT = option("Cluster the texts in this column of a table.", "COLUMN", panel=DATA)
+ID = option(
+    "The column of a table that names the samples.",
+    "COLUMN",
+    shown="a column of text called id",
+    panel=DATA,
+)
+COLUMNS = option(
+    "The columns of a table to cluster, as in 'age,x_*'.",
+    "NAMES",
+    shown="those of numbers, or one of vectors",
+    panel=DATA,
+)
+IGNORE = option("Columns of a table to leave out, as in 'year,q*'.", "NAMES", panel=DATA)
+MISSING = option(
+    "Missing values of a table: leave their rows out, or fill in the columns' medians.",
+    "drop-rows|median",
+    shown="an error",
+    panel=DATA,
+)
+TRANSPOSE = switch(
+    "--transpose", "The rows of the table are features, the columns samples.", panel=DATA
 )
 SAMPLE = option(
     "Take only N random samples. Of .parquet files and shards, only some row groups are read.",
@@ -69,13 +96,33 @@ COLOR = typer.Option(
     show_default="color if there is any",
     rich_help_panel=IMAGES,
 )
-SKIP_BROKEN = switch("--skip-broken", "Skip images that cannot be read.", panel=IMAGES)
+PAGE = option(
+    "The page of image files that have several, counted from 1; all: their pages are channels.",
+    "N|all",
+    shown="1",
+    panel=IMAGES,
+)
+CHANNELS = option(
+    "Read these channels, counted from 1, instead of gray or color.",
+    "N,N,...",
+    shown="all if there are more than 4",
+    panel=IMAGES,
+)
+STRICT = switch(
+    "--strict", "Stop at an image that cannot be read, instead of skipping it.", panel=IMAGES
+)
 DEVICE = option("auto, cpu, cuda or cuda:N.", "NAME", default="auto", panel=METHOD)
 SEED = option("Random seed.", "N", default=0, panel=METHOD)
 QUIET = switch("--quiet -q", "Print nothing but errors.", panel=OUTPUT)
 OVERWRITE = switch(
     "--overwrite",
     "Replace the file if it exists; a file of yours is kept as NAME.bak.",
+    panel=OUTPUT,
+)
+COPY = switch(
+    "--copy",
+    "Copy the files to folders instead of linking to them. A folder of links is not meant to be "
+    "passed on; a folder of copies is.",
     panel=OUTPUT,
 )
 ABSOLUTE_PATHS = switch(
@@ -91,9 +138,11 @@ def load_samples(
     labels: str | None,
     size: str | None,
     color: bool | None,
-    skip_broken: bool,
+    strict: bool,
     seed: Any,
     reading: Reading | TableReading | None = None,
+    page: str | None = None,
+    channels: str | None = None,
     **table: Any,
 ) -> Dataset:
     """Load DATA with the given options; ``reading`` applies where an option is not set.
@@ -128,11 +177,19 @@ def load_samples(
         labels=labels,
         size=height_width,
         gray=None if color is None else not color,
-        skip_broken=skip_broken,
+        page=int(page) if page is not None and page.isdecimal() else page,
+        channels=None if channels is None else _numbers("--channels", channels),
+        strict=strict,
         reading=reading,
         **table,
         **generated,
     )
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text.replace(" ", "")):
+        raise InputError(f"{option} takes numbers, counted from 1, as in 1,3; got {text[:40]!r}.")
+    return tuple(map(int, text.split(",")))
 
 
 def sources(*given: str | None) -> tuple[Path, ...]:

@@ -45,11 +45,10 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The data of a record: name, number, shape, labels, notes."""
     shape = " x ".join(map(str, data["shape"]))
+    what = f"samples of {shape} {data['dtype']}" if shape else "texts"
     classes = data["classes"]
     labels = "no labels" if classes is None else f"{classes} classes (labels used only to score)"
-    facts = [
-        ("data", f"{data['name']}: {data['n']:,} samples of {shape} {data['dtype']}, {labels}")
-    ]
+    facts = [("data", f"{data['name']}: {data['n']:,} {what}, {labels}")]
     return [*facts, ("notes", data["notes"])] if data["notes"] else facts
 
 
@@ -126,7 +125,10 @@ def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
     return "not clear: the next candidates are nearly as good"
 
 
-def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, str]]:
+def result_facts(
+    record: Mapping[str, Any], folder: object, seconds: float
+) -> list[tuple[str, str]]:
+    """What came out of a fit that took so many ``seconds`` from the command on."""
     facts = score_facts(record["scores"])
     if "auto" in record:
         facts.append(("kept", f"{record['method']}: {record['auto']}"))
@@ -142,7 +144,7 @@ def result_facts(record: Mapping[str, Any], folder: object) -> list[tuple[str, s
         facts.append(("lam", f"{record['lam']:.6g}"))
     if record["effective_dof"] is not None:
         facts.append(("degrees of freedom", f"{record['effective_dof']:.4g} (effective)"))
-    facts.append(("time", f"{sum(record['timings'].values()):.2f} s"))
+    facts.append(("time", f"{seconds:.2f} s"))
     facts.append(("run", str(folder)))
     page = Path(str(folder), "report.html")
     return [*facts, report_fact(page)] if page.is_file() else facts

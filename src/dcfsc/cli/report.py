@@ -18,7 +18,7 @@ def report(
     overwrite: bool = options.OVERWRITE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
-    skip_broken: bool = options.SKIP_BROKEN,
+    strict: bool = options.STRICT,
     absolute_paths: bool = options.ABSOLUTE_PATHS,
     quiet: bool = options.QUIET,
 ) -> None:
@@ -27,13 +27,13 @@ def report(
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.reporting import draw, page_of
 
-    if data is None and not (size is None and color is None and not skip_broken):
-        raise InputError("--size, --color, --gray and --skip-broken are for --data; add it.")
+    if data is None and not (size is None and color is None and not strict):
+        raise InputError("--size, --color, --gray and --strict are for --data; add it.")
     saved = read_run(run)
     page = page_of(saved, out, overwrite=overwrite, inputs=options.sources(data))
     details = saved.details()
     if data is not None:
-        samples = options.load_samples(data, None, size, color, skip_broken, saved.record["seed"])
+        samples = options.load_samples(data, None, size, color, strict, saved.record["seed"])
         details = with_images(details, samples.X, samples.name)
     draw(saved, page, details, absolute_paths)
     if not quiet:

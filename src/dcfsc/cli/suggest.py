@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import typer
+
 from dcfsc.cli import options, output
 from dcfsc.cli.options import option
 
@@ -12,6 +14,7 @@ MOST = 10
 
 
 def suggest_k(
+    ctx: typer.Context,
     data: str = options.SAMPLES,
     max_k: int | None = option("Largest K to consider.", "M", shown="50, or N/5"),
     method: str = option(
@@ -25,9 +28,18 @@ def suggest_k(
     sample: int | None = options.SAMPLE,
     seed: int = options.SEED,
     device: str = options.DEVICE,
+    labels: str | None = options.LABELS,
+    text: str | None = options.TEXT,
+    id: str | None = options.ID,
+    columns: str | None = options.COLUMNS,
+    ignore: str | None = options.IGNORE,
+    missing: str | None = options.MISSING,
+    transpose: bool = options.TRANSPOSE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
-    skip_broken: bool = options.SKIP_BROKEN,
+    page: str | None = options.PAGE,
+    channels: str | None = options.CHANNELS,
+    strict: bool = options.STRICT,
     as_json: bool = options.JSON,
 ) -> None:
     """Suggest numbers of clusters for DATA, the best candidate first.
@@ -36,10 +48,11 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
+    table = {name: ctx.params[name] for name in options.TABLE}
     samples = options.load_samples(
-        data, None, size, color, skip_broken, seed, reading, sample=sample
+        data, labels, size, color, strict, seed, reading, page, channels, **table
     )
-    from dcfsc.estimators.registry import create_features
+    from dcfsc.estimators.registry import create_features, features_for
     from dcfsc.runs.executor import suggest_for_run
 
     given_options: dict[str, Any] = {
@@ -48,9 +61,11 @@ def suggest_k(
         "random_state": seed,
         "weights": weights,
     }
-    transformer = None
-    if features is not None:
-        transformer, given_options = create_features(features, "closed-form", given_options)
+    transformer, texts = None, samples.texts is not None
+    if (name := features_for(features, texts)) is not None:
+        transformer, given_options = create_features(
+            name, "closed-form", given_options, texts=texts
+        )
     suggestion = suggest_for_run(
         samples, given_options, transformer, method=method, max_k=max_k
     ).to_dict()

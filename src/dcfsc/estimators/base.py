@@ -65,6 +65,8 @@ def _fitted_or_not(fit: Callable[..., Any]) -> Callable[..., Any]:
         earlier = vars(self).get(HISTORY)
         try:
             check(self)
+            X: Any = args[0] if args else kwargs.get("X")
+            self._index = X.index if hasattr(X, "iloc") else None
             return fit(self, *args, **kwargs)
         except BaseException:
             for name in _fitted_names(self):
@@ -180,6 +182,24 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         rng, device = check_random_state(self.random_state), resolve_device(self.device)
         model._take_partition(cut(embedding, self.affinity_matrix_, self._recipe(K), rng, device))
         return model
+
+    def to_frame(self) -> Any:
+        """The clusters of the fitted samples as a pandas frame.
+
+        Its columns are ``cluster``, ``confidence`` and ``next_best``. If ``fit`` was given a pandas
+        frame, it has the index of that frame.
+        """
+        check_is_fitted(self)
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("to_frame needs pandas: pip install 'dcfsc[pandas]'.") from None
+        columns = {
+            "cluster": self.labels_,
+            "confidence": self.confidence_,
+            "next_best": self.next_best_,
+        }
+        return pd.DataFrame(columns, index=vars(self).get("_index"))
 
     def _take_partition(self, result: Partition, graph: Graph | None = None) -> None:
         """Copy a partition's fields, and the graph's matrix, to the attributes."""

@@ -39,7 +39,7 @@ CHUNK = 256  # images cached together: an interruption loses at most so many
 
 
 @dataclass(eq=False, repr=False)
-class _PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
+class PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
     """What features of images and of texts have in common: their network, its name, the cache."""
 
     name: str | None = None
@@ -125,7 +125,7 @@ class _PretrainedFeatures(FeatureTransformer, Persistent, Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class EncoderFeatures(_PretrainedFeatures):
+class EncoderFeatures(PretrainedFeatures):
     """Features of images from a pretrained network: one vector per image.
 
     Use it for photographs: it matters more than any setting of a clustering method. Nothing is
@@ -232,12 +232,15 @@ class EncoderFeatures(_PretrainedFeatures):
     def _images(self, X: Any) -> Any:
         """X as an array of images; files are read as the encoder wants them."""
         if isinstance(X, StreamedImages):
-            wanted = replace(self._checked().images.reading, gray=X.reading.gray)
-            return X.read_as(replace(wanted, levels=X.reading.levels))
+            kept = {f: getattr(X.reading, f) for f in ("gray", "levels", "page", "channels")}
+            X = X.read_as(replace(self._checked().images.reading, **kept))
+            return self._with_colors(X)
         if _are_paths(X):
             sources = [ImageSource.file(Path(path)) for path in X]
             return StreamedImages("X", sources, self._checked().images.reading)
-        X = channels_first(images(X, "encoder features"), "X")
+        return self._with_colors(channels_first(images(X, "encoder features"), "X"))
+
+    def _with_colors(self, X: Any) -> Any:
         if X.ndim == 4 and X.shape[1] not in (1, 3, 4):
             raise InputError(
                 f"an encoder takes images in gray or in color; X has {X.shape[1]} channels."
@@ -268,7 +271,7 @@ class EncoderFeatures(_PretrainedFeatures):
 
 
 @dataclass(eq=False, repr=False)
-class TextEncoderFeatures(_PretrainedFeatures):
+class TextEncoderFeatures(PretrainedFeatures):
     """Features of texts from a pretrained network: one vector per text.
 
     Texts of one meaning have similar vectors. Nothing is learned from the samples. Equal texts are

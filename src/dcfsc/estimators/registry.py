@@ -38,12 +38,13 @@ METHODS: dict[str, type[SubspaceClusterer]] = {
     "ssc-omp": SSCOMP,
     "views": ViewClustering,
 }
-Features = AutoencoderFeatures | EncoderFeatures | ScatteringFeatures
+Features = AutoencoderFeatures | EncoderFeatures | ScatteringFeatures | TextEncoderFeatures
 FEATURES: dict[str, type[Features]] = {
     "autoencoder": AutoencoderFeatures,
     "encoder": EncoderFeatures,
     "scattering": ScatteringFeatures,
 }
+OF_TEXTS: dict[str, type[Features]] = {"encoder": TextEncoderFeatures}
 NAMED = "encoder"  # the features that take a name of their own, as in encoder:NAME
 SHARED = {"device", "random_state"}
 
@@ -68,24 +69,31 @@ def create(name: str, **options: Any) -> SubspaceClusterer:
     return cls(**given)
 
 
+def features_for(name: str | None, texts: bool) -> str | None:
+    """The features by that name; texts have some where none are named."""
+    return NAMED if name is None and texts else name
+
+
 def create_features(
-    name: str, method: str, options: Mapping[str, Any]
+    name: str, method: str, options: Mapping[str, Any], *, texts: bool = False
 ) -> tuple[Features, dict[str, Any]]:
     """The transformer made with its options, and the options of the method.
 
     The method has precedence; the device and the seed go to both. What follows a colon, as in
-    ``encoder:NAME``, is the encoder's name or path.
+    ``encoder:NAME``, is the encoder's name or path. Texts have encoders of their own.
     """
+    known = OF_TEXTS if texts else FEATURES
     kind, _, encoder = name.partition(":")
-    if kind not in FEATURES or (encoder and kind != NAMED):
-        raise unknown_name("features", name, (*FEATURES, f"{NAMED}:NAME"))
+    if kind not in known or (encoder and kind != NAMED):
+        what = "features of texts" if texts else "features"
+        raise unknown_name(what, name, (*known, f"{NAMED}:NAME"))
     if encoder:  # absolute, so that the model finds it from any folder
         path = Path(encoder)
         options = {**options, "name": str(path.resolve()) if path.exists() else encoder}
-    of_features, of_method = _options(FEATURES[kind]), _options(method_class(method))
+    of_features, of_method = _options(known[kind]), _options(method_class(method))
     given = {key: value for key, value in options.items() if value is not None}
     taken = given.keys() & (of_features - (of_method - SHARED))
-    transformer = FEATURES[kind](**{key: given[key] for key in taken})
+    transformer = known[kind](**{key: given[key] for key in taken})
     return transformer, {k: v for k, v in given.items() if k in of_method or k not in taken}
 
 
@@ -107,7 +115,7 @@ def load_model(path: Any, device: Any = None) -> Any:
     header, _ = read_model(path)
     by_class: dict[str, Any] = {
         cls.__name__: cls
-        for cls in (*METHODS.values(), *FEATURES.values(), TextEncoderFeatures)
+        for cls in (*METHODS.values(), *FEATURES.values(), *OF_TEXTS.values())
         if hasattr(cls, "load")
     }
     if header["class"] not in by_class:

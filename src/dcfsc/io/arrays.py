@@ -44,6 +44,12 @@ def load_npy(path: Path) -> Dataset:
     return Dataset(path.stem, numeric(mapped, str(path)))
 
 
+def is_sparse(path: Path) -> bool:
+    """Whether an .npz file is a sparse matrix of SciPy's, as its arrays tell."""
+    with damage_in_one_line(path):
+        return zipfile.is_zipfile(path) and {"format", "shape", "data"} <= _npz_headers(path).keys()
+
+
 def load_npz(path: Path, *, labels: str | None = None, key: str | None = None) -> Dataset:
     _check_magic(path, b"PK\x03\x04", ".npz")
     with damage_in_one_line(path), np.load(path, allow_pickle=False) as archive:

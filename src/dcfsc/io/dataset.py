@@ -14,6 +14,7 @@ from dcfsc.errors import InputError, reason, writable
 from dcfsc.io.images import Reading
 from dcfsc.io.streamed import unmasked
 from dcfsc.io.table_reading import TableReading
+from dcfsc.io.texts import text_array
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
 HARMLESS_BYTES = 1 << 26  # however small its file
@@ -27,7 +28,7 @@ class Dataset:
     ----------
     name : str
         The registered name, or the file's or folder's name.
-    X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w)
+    X : ndarray of shape (n, features), (n, h, w) or (n, c, h, w); of texts (n,)
         Images keep the type they are stored in (uint8): scaling is the estimator's business.
         Samples of more than a GiB are a :class:`dcfsc.io.Streamed`, which reads them from
         disk when it is sliced.
@@ -50,8 +51,8 @@ class Dataset:
         The folder that all ``paths`` are in.
     ids : list of str, or None
         What names each sample: a table's column of ids.
-    texts : list of str, or None
-        The texts, where texts are clustered.
+    broken : tuple of str
+        Images of the folder that could not be read, by their relative paths.
     """
 
     name: str
@@ -65,17 +66,20 @@ class Dataset:
     photographs: bool = False
     folder: str | None = None
     ids: list[str] | None = None
-    texts: list[str] | None = None
+    broken: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
+        object.__setattr__(self, "broken", tuple(map(writable, self.broken)))
         for field in ("paths", "label_names", "feature_names", "ids"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
-        if self.X.ndim not in (2, 3, 4):
+        if self.X.ndim == 1 and self.X.dtype.kind in "OTU":
+            object.__setattr__(self, "X", text_array(self.X))
+        elif self.X.ndim not in (2, 3, 4):
             raise InputError(
                 f"{self.name}: samples have shape {self.X.shape}; expected (n, features), "
                 "(n, h, w) or (n, c, h, w)."
@@ -87,10 +91,8 @@ class Dataset:
                 f"{self.name}: {len(self.X)} samples but labels of shape {self.y.shape}; "
                 "give one label for each sample."
             )
-        for field in ("ids", "texts"):
-            given = getattr(self, field)
-            if given is not None and len(given) != len(self.X):
-                raise InputError(f"{self.name}: {len(self.X)} samples but {len(given)} {field}.")
+        if self.ids is not None and len(self.ids) != len(self.X):
+            raise InputError(f"{self.name}: {len(self.X)} samples but {len(self.ids)} ids.")
 
     def __len__(self) -> int:
         return len(self.X)
@@ -104,6 +106,11 @@ class Dataset:
         return [str(Path(path).relative_to(top)) for path in self.paths]
 
     @property
+    def texts(self) -> list[str] | None:
+        """The samples, where they are texts."""
+        return self.X.tolist() if self.X.ndim == 1 else None
+
+    @property
     def sample_names(self) -> list[str] | None:
         """What outputs call each sample: its id, else its relative path."""
         return self.relative_paths if self.ids is None else self.ids
@@ -113,9 +120,9 @@ class Dataset:
         return None if self.y is None else len(np.unique(self.y))
 
     def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.X.shape))
+        shape, kind = " x ".join(map(str, self.X.shape)), self.X.dtype
         classes = "no labels" if self.y is None else f"{self.n_classes} classes"
-        return f"Dataset({self.name!r}, {shape} {self.X.dtype}, {classes})"
+        return f"Dataset({self.name!r}, {shape} {'text' if self.X.ndim == 1 else kind}, {classes})"
 
 
 def encode_labels(values: Any, source: str | Path) -> tuple[np.ndarray, list[str] | None]:

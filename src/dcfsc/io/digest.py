@@ -23,6 +23,8 @@ def digest_of(X: Any, first: int = 0) -> int:
     if isinstance(X, StreamedImages):
         reading = repr(X.reading).encode()
         contents: Iterable[bytes] = (reading + file for file in X.digests(0, len(X)))
+    elif X.dtype.hasobject:  # texts
+        contents = (text.encode() for text in X)
     else:
         contents = (row.tobytes() for _, block in blocks(X) for row in block)
     total = 0

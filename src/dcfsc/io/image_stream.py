@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from dcfsc.io.streamed import Streamed
 
 
 class StreamedImages(Streamed):
-    """Images (n, h, w) or (n, 3, h, w) of one size, uint8, decoded by a few threads on demand.
+    """Images (n, h, w) or (n, c, h, w) of one size, uint8, decoded by a few threads on demand.
 
     Where all of them take no more than ``STREAM_BYTES``, each is decoded once and kept.
     """
@@ -33,14 +34,17 @@ class StreamedImages(Streamed):
 
     def readable(self) -> list[int]:
         """The indices of images that can be decoded, which is known only by trying."""
+        kept = (
+            self if self._pixels is not None else self.read_as(replace(self.reading, size=(1, 1)))
+        )
         indices = []
-        for i, image in enumerate(self._decode(np.arange(len(self)), skip_broken=True)):
+        for i, image in enumerate(kept._decode(np.arange(len(self)), strict=False)):
             if image is not None:
                 indices.append(i)
                 if self._pixels is not None:
                     self._pixels[i], self._decoded[i] = image, True
         if not indices:
-            raise images.none_readable(self.sources)
+            raise images.none_readable(self.sources, self.reading)
         return indices
 
     def take(self, indices: Sequence[int] | np.ndarray) -> StreamedImages:
@@ -82,6 +86,6 @@ class StreamedImages(Streamed):
         self._decoded[missing] = True
         return pixels
 
-    def _decode(self, indices: np.ndarray, skip_broken: bool = False) -> Iterator[np.ndarray]:
+    def _decode(self, indices: np.ndarray, strict: bool = True) -> Iterator[np.ndarray]:
         sources = [self.sources[int(i)] for i in indices]
-        return images.each(lambda s: images.read_image(s, self.reading), sources, skip_broken)
+        return images.each(lambda s: images.read_image(s, self.reading), sources, strict)

@@ -20,8 +20,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dcfsc.errors import InputError, reason
-from dcfsc.io import streamed
-from dcfsc.io.working_size import Reading
+from dcfsc.io import planes, streamed
+from dcfsc.io.planes import is_deep_gray
+from dcfsc.io.working_size import MOST_CHANNELS, Reading
 from dcfsc.progress import progress
 
 if TYPE_CHECKING:
@@ -69,30 +70,48 @@ class Header(NamedTuple):
     """What one look at a file tells; its pixels are decoded later.
 
     ``size`` is (height, width) of the upright image, ``levels`` are the smallest and the largest
-    value of 16-bit gray, and ``colored`` is whether the image has color, if that was looked for.
+    value of 16-bit gray, of each channel where they are read, and ``colored`` is whether the image
+    has color, if that was looked for.
     """
 
     size: tuple[int, int]
-    levels: tuple[int, int] | None = None
+    levels: tuple[int, ...] | None = None
     deep_color: bool = False
     transparent: bool = False
     colored: bool = False
+    pages: int = 1
+    channels: int = 1
 
 
-def read_header(source: ImageSource, look_for_color: bool = False) -> Header:
+def read_header(
+    source: ImageSource,
+    look_for_color: bool = False,
+    page: int = 1,
+    channels: tuple[int, ...] | None = None,
+) -> Header:
     """Open a file once for all that is decided before its pixels are read."""
     with decoding(source) as opened:
+        pages = planes.count_pages(opened)
+        planes.turn_to(opened, page or 1)
         size, transparent = header_size(opened), opened.has_transparency_data
-        if _is_deep_gray(opened):
-            values = np.asarray(opened)
-            return Header(size, (int(values.min()), int(values.max())))
+        count = planes.count_channels(opened) * (1 if page else pages)
+        if channels is None and (page == 0 or count > MOST_CHANNELS):
+            channels = tuple(range(1, count + 1))
+        if channels is not None:
+            stack = [np.asarray(plane) for plane in planes.read(opened, page, channels)]
+            deep = all(plane.dtype.itemsize > 1 for plane in stack)
+            values = tuple(int(end) for plane in stack for end in (plane.min(), plane.max()))
+            return Header(size, values if deep else None, pages=pages, channels=count)
+        if is_deep_gray(opened):
+            gray = np.asarray(opened)
+            return Header(size, (int(gray.min()), int(gray.max())), pages=pages)
         deep = ";16" in str(getattr(opened, "tile", [])[:1])
         colored = False
         if look_for_color and opened.mode not in GRAY_MODES:
             with suppress(Exception):  # damage is reported when the pixels are read
                 small = _pixels(opened, Reading((32, 32), gray=False))
                 colored = bool(np.ptp(small, axis=0).max() > COLORED)
-        return Header(size, None, deep, transparent, colored)
+        return Header(size, None, deep, transparent, colored, pages, count)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
@@ -104,11 +123,11 @@ def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:
 
 
 def each(
-    function: Callable[[ImageSource], Any], sources: Sequence[ImageSource], skip_broken: bool
+    function: Callable[[ImageSource], Any], sources: Sequence[ImageSource], strict: bool
 ) -> Iterator[Any]:
     """The function's value for each image in order, by a few threads; None for a broken one.
 
-    Unless broken images are skipped, the first one is an error, and none is begun after it.
+    With ``strict`` the first broken one is an error, and none is begun after it.
     """
     ended = threading.Event()
 
@@ -118,7 +137,7 @@ def each(
         try:
             return function(source)
         except InputError:
-            if not skip_broken:
+            if strict:
                 ended.set()
                 raise
             return None
@@ -129,12 +148,19 @@ def each(
             yield from pool.map(attempt, sources[start : start + TOGETHER])
 
 
-def none_readable(sources: Sequence[ImageSource]) -> InputError:
-    return InputError(f"none of the {len(sources)} images can be read ({sources[0].name}, ...).")
+def none_readable(sources: Sequence[ImageSource], reading: Reading) -> InputError:
+    """What to say where all images are broken, with what is wrong with the first."""
+    why = f"{sources[0].name}, ..."
+    with suppress(OSError):
+        try:
+            read_image(sources[0], reading)
+        except InputError as error:
+            why = str(error).removeprefix("cannot read the image ").partition(";")[0]
+    return InputError(f"none of the {len(sources):,} images can be read ({why}).")
 
 
 def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
-    """One upright image, (h, w) or (3, h, w) uint8.
+    """One upright image, (h, w) or (c, h, w) uint8.
 
     A JPEG is decoded at the smallest of the sizes that its format offers and that is ``GAP`` times
     as large as asked for.
@@ -146,24 +172,34 @@ def read_image(source: ImageSource, reading: Reading) -> np.ndarray:
 def _pixels(opened: PILImage, reading: Reading) -> np.ndarray:
     from PIL import Image, ImageOps
 
+    planes.turn_to(opened, reading.page or 1)
     height, width = header_size(opened)
     left, top, right, bottom = reading.box(width, height)
     ratio = min((bottom - top) / reading.size[0], (right - left) / reading.size[1])
     factor = min(1.0, GAP / ratio)
     w, h = (max(1, round(factor * side)) for side in opened.size)
-    opened.draft(None, (w, h))
-    image = _eight_bits(ImageOps.exif_transpose(opened), _is_deep_gray(opened), reading)
-    across, down = image.width / width, image.height / height  # less than 1 after a draft
-    box = (
-        left * across,
-        top * down,
-        min(right * across, image.width),
-        min(bottom * down, image.height),
-    )
     target = reading.size[::-1]
-    if image.size != target or box != (0, 0, *image.size):
-        image = image.resize(target, Image.Resampling.BICUBIC, box)
-    pixels = np.asarray(image)
+
+    def resized(image: PILImage) -> np.ndarray:
+        across, down = image.width / width, image.height / height  # less than 1 after a draft
+        box = (
+            left * across,
+            top * down,
+            min(right * across, image.width),
+            min(bottom * down, image.height),
+        )
+        if image.size != target or box != (0, 0, *image.size):
+            image = image.resize(target, Image.Resampling.BICUBIC, box)
+        return np.asarray(image)
+
+    if reading.channels is not None:
+        stack = planes.read(opened, reading.page, reading.channels)
+        ranges = zip(stack, reading.ranges(), strict=True)
+        return np.stack([resized(_eight_bits(plane, levels)) for plane, levels in ranges])
+    opened.draft(None, (w, h))
+    upright = ImageOps.exif_transpose(opened)
+    levels = reading.ranges()[0] if is_deep_gray(opened) else None
+    pixels = resized(_eight_bits(upright, levels, reading.gray))
     return pixels if reading.gray else np.moveaxis(pixels, -1, 0)
 
 
@@ -201,14 +237,12 @@ def suffixes() -> frozenset[str]:
 @contextmanager
 def decoding(source: ImageSource) -> Iterator[PILImage]:
     """The image, opened; what its decoder says within the block about damaged bytes is one line."""
-    from PIL import Image
-
     try:
         with source.open() as file:
             if not file.read(1):
                 raise ValueError("the file is empty")  # Pillow would ask every decoder in turn
             file.seek(0)
-            with Image.open(file, formats=formats()) as opened:
+            with planes.opened(file, formats()) as opened:
                 yield opened
     except Exception as error:  # decoders fail in many ways on damaged bytes
         raise broken(source, error) from None
@@ -229,31 +263,28 @@ def broken(source: ImageSource, error: Exception) -> InputError:
     if isinstance(error, Image.UnidentifiedImageError):
         why = "not an image, or cut off at the start"
     return InputError(
-        f"cannot read the image {source.name}: {why}; repair or remove it, or skip broken "
-        "images with skip_broken=True (--skip-broken)."
+        f"cannot read the image {source.name}: {why}; repair or remove it, or have broken images "
+        "skipped, without strict=True (--strict)."
     )
 
 
-def _is_deep_gray(opened: PILImage) -> bool:
-    return opened.mode[:4] == "I;16" or (opened.mode == "I" and opened.format in ("PPM", "PNG"))
-
-
-def _eight_bits(image: PILImage, deep: bool, reading: Reading) -> PILImage:
-    """The image in mode L or RGB, over white; a plain convert would clip 16-bit gray."""
+def _eight_bits(
+    image: PILImage, levels: tuple[int, int] | None = None, gray: bool = True
+) -> PILImage:
+    """The image in mode L or RGB, over white; ``levels`` are those of 16 bits, which a plain
+    convert would clip."""
     from PIL import Image
 
-    if deep:
-        low, high = reading.levels
+    if levels is not None and np.asarray(image).dtype.itemsize > 1:
+        low, high = levels
         values = (np.asarray(image).astype(np.float32) - low) * np.float32(255 / (high - low))
         image = Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))
     elif image.mode in ("I", "F"):
-        raise ValueError(
-            f"32-bit pixels (mode {image.mode}) have no known range; save 8 or 16 bits"
-        )
+        raise ValueError(f"32-bit pixels (mode {image.mode}) {planes.NO_RANGE}")
     elif image.has_transparency_data:
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image.convert("RGBA"))
-    return image.convert("L" if reading.gray else "RGB")
+    return image.convert("L" if gray else "RGB")
 
 
 @contextmanager

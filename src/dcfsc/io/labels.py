@@ -20,20 +20,28 @@ SUFFIXES = (".npy", ".csv", ".tsv")
 ID_KEYS = ("id", "path", "file", "filename")
 
 
+def file_of(labels: str) -> Path | None:
+    """The file that ``labels`` is the path of."""
+    file = Path(labels).expanduser()
+    return file if file.suffix.lower() in SUFFIXES and file.is_file() else None
+
+
 def with_labels(data: Dataset, file: Path) -> Dataset:
     """The samples with the labels of a file.
 
     Samples that have ids or paths need a column of these in the file; others are taken in order.
     """
     values: Sequence[str] | np.ndarray
+    # the lines of a text file are numbered, but nobody gave them ids
+    named = data.sample_names is not None and (data.paths or data.reading)
     notes = [data.notes] if data.notes else []
     if file.suffix.lower() == ".npy":
-        if data.sample_names is not None:
+        if named:
             raise _unmatched(file, data, "an array has no column of them")
         values, names = encode_labels(read_npy(file), file)
         return replace(data, y=values, label_names=names)
     header, columns = read_texts(file)
-    if data.sample_names is None:
+    if not named:
         values = _in_order(file, header, columns, len(data))
     else:
         values, note = _matched(file, columns, data)

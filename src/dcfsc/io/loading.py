@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, shards, tables, text_tables
+from dcfsc.errors import InputError
+from dcfsc.io import (
+    arrays,
+    folders,
+    images,
+    shards,
+    sparse_tables,
+    tables,
+    text_files,
+    text_tables,
+)
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
@@ -28,6 +37,8 @@ TABLES: dict[str, Callable[..., Dataset]] = {
     ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
     ".parquet": tables.load_parquet,
+    ".mtx": sparse_tables.load_mtx,
+    ".h5ad": sparse_tables.load_h5ad,
 }
 
 
@@ -40,8 +51,7 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-FOLDERS = "folders"  # the sub-folders are the labels
-KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images"
+KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of images"
 
 
 def load(
@@ -49,6 +59,7 @@ def load(
     *,
     labels: str | None = None,
     id: str | None = None,
+    text: str | None = None,
     columns: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
     missing: str | None = None,
@@ -57,7 +68,9 @@ def load(
     seed: int = 0,
     size: tuple[int, int] | None = None,
     gray: bool | None = None,
-    skip_broken: bool = False,
+    page: int | str | None = None,
+    channels: Sequence[int] | None = None,
+    strict: bool = False,
     reading: images.Reading | TableReading | None = None,
     **options: Any,
 ) -> Dataset:
@@ -70,17 +83,20 @@ def load(
     Parameters
     ----------
     spec : str, Path or data frame
-        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat or a folder of images,
-        "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name goes before a file of
-        that name: write ./digits for a folder digits.
+        A path to .csv, .tsv, .xlsx, .jsonl, .parquet, .h5ad, .mtx, .npy, .npz, .mat, .txt or a
+        folder of images, "digits" or "synthetic"; or a table of pandas, polars or Arrow. A name
+        goes before a file of that name: write ./digits for a folder digits.
     labels : str, optional
         Where the labels are: a column of a table, an array of an .npz or .mat; for any of these,
         and for .npy and folders, also the path of a .csv with labels, which is matched by a column
         of ids or paths where the samples have them, or else of a .csv or .npy in the samples'
-        order. By default an array or column called y, label, labels, class, gnd or target, and in
-        a folder of images the sub-folders; "none" for no labels (such a column is then a feature).
+        order. By default an array or column called y, label, labels, class, gnd or target; "none"
+        for no labels (such a column is then a feature). In a folder of images "folders" takes the
+        first sub-folder on the way to an image.
     id : str, optional
         The column of a table that names the samples.
+    text : str, optional
+        The column of a table whose texts are the samples. Rows without a text are left out.
     columns, ignore : str or list of str, optional
         The columns of a table to cluster, and to leave out, by name or by pattern, as in "x_*".
         By default all columns of numbers, or one of vectors.
@@ -101,8 +117,14 @@ def load(
     gray : bool, optional
         Read folders of images in gray, (n, h, w), or in color, (n, 3, h, w). Without it in color
         if any image has some, as up to 32 images of the folder show.
-    skip_broken : bool
-        Leave broken images of a folder out, with a warning.
+    page : int or "all", optional
+        The page of image files that have several, counted from 1; by default the first. The pages
+        of "all" are channels.
+    channels : sequence of int, optional
+        Read these channels, counted from 1, in place of gray or color: (n, channels, h, w).
+    strict : bool
+        Raise an error for a broken image. By default such images are left out, with a warning;
+        each file is then decoded once to see.
     reading : Reading or TableReading, optional
         Read a folder of images in just this way, each file when it is used; or a table, as another
         one was read.
@@ -112,9 +134,9 @@ def load(
     """
     size = images.check_size(size)
     again = reading if isinstance(reading, TableReading) else None
-    wanted = Wanted(labels, id, columns, ignore, missing, transpose, again)
+    wanted = Wanted(labels, id, text, columns, ignore, missing, transpose, again)
     if not isinstance(spec, str | Path):
-        return tables.load_frame(spec, wanted)
+        return _load_frame(spec, wanted)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
     shards.check_sample(sample)
@@ -127,11 +149,13 @@ def load(
     if named or (files or [path])[0].suffix.lower() not in TABLES:
         wanted.refuse(spec)
     shown = reading if isinstance(reading, images.Reading) else None
+    how = {"page": page, "channels": channels, "strict": strict}
     if not named and not files and path.is_dir():
-        options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": shown}
-    elif gray is not None or skip_broken:
-        name = "skip_broken" if gray is None else "gray" if gray else "color"
-        raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
+        options |= {**how, "size": size, "gray": gray, "labels": labels, "reading": shown}
+    elif given := [
+        name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
+    ]:
+        raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}.")
     try:
         if files:
             data = _load_shards(path, files, wanted, options, sample, seed)
@@ -181,11 +205,18 @@ def _load_shards(
     return replace(data, X=images.channels_first(data.X, str(path)))
 
 
+def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
+    file = None if wanted.labels is None else label_files.file_of(wanted.labels)
+    if file is None:
+        return tables.load_frame(frame, wanted)
+    data = tables.load_frame(frame, replace(wanted, labels=arrays.NO_LABELS))
+    return label_files.with_labels(data, file)
+
+
 def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
-            f"{unknown_name('dataset', path, NAMED)} No file or folder has that name either; a "
-            f"path to {KINDS} works too."
+            f"no such file or folder: {path}. DATA is a path to {KINDS}, or {' or '.join(NAMED)}."
         )
     label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()
@@ -195,30 +226,40 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
     elif kind == ".npy":
         data = _call(arrays.load_npy, path, options, path)
+    elif kind == ".txt":
+        data = _call(text_files.load_txt, path, options, path)
+    elif kind == ".npz" and arrays.is_sparse(path):
+        data = sparse_tables.load_sparse_npz(path)
     elif kind in ARRAYS:
         inside = arrays.NO_LABELS if label_file else wanted.labels
         data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)
     elif kind in TABLES:
         wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
         data = _call(TABLES[kind], path, options, path, wanted)
+    elif kind in images.suffixes():
+        raise InputError(
+            f"{path} is a single image; give the folder that the images are in, such as "
+            f"{path.parent}."
+        )
     else:
         raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
     if label_file:
         data = label_files.with_labels(data, label_file)
-    return replace(data, X=images.channels_first(data.X, str(path)))
+    return data if data.X.ndim < 3 else replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
     """The file that ``labels`` names, if it is not a column or an array of ``path`` itself."""
-    if labels is None or labels == arrays.NO_LABELS or (labels == FOLDERS and path.is_dir()):
+    if labels is None or labels == arrays.NO_LABELS:
         return None
-    file = Path(labels).expanduser()
-    if file.suffix.lower() in label_files.SUFFIXES and file.is_file():
+    if (file := label_files.file_of(labels)) is not None:
         return file
-    if path.is_dir() or path.suffix.lower() == ".npy":
+    if path.is_dir() and labels == folders.FOLDERS:
+        return None
+    if path.is_dir() or path.suffix.lower() in (".npy", ".txt"):
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
-            "with one label per sample."
+            f"with one label per sample{', or folders' if path.is_dir() else ''}."
         )
     return None
 
@@ -231,7 +272,7 @@ def _call(
     known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY or not args}
     for name in options:
         if name not in known:
-            public = known - {"size", "gray", "skip_broken", "reading", "labels"}
+            public = known - {"size", "gray", "page", "channels", "strict", "reading", "labels"}
             takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
             raise InputError(f"{what}: unknown option {name!r}; {takes}.")
     return function(*args, **options)

@@ -15,8 +15,10 @@ from dcfsc.errors import InputError
 from dcfsc.io import images, streamed
 from dcfsc.io.arrays import numeric
 from dcfsc.io.dataset import Dataset
-from dcfsc.io.table_columns import LEAST_COUNTED, Table, Wanted, to_dataset
+from dcfsc.io.image_stream import StreamedImages
+from dcfsc.io.table_columns import LEAST_COUNTED, Table, Wanted
 from dcfsc.io.table_reading import TableReading, texts
+from dcfsc.io.table_samples import to_dataset
 from dcfsc.io.tables import ParquetTable, arrow_errors, reading_of, refuse_long_runs
 
 SUFFIXES = (".parquet", ".npy")
@@ -72,9 +74,9 @@ def open_shard(path: Path) -> Shard:
 
     with arrow_errors(path), pq.ParquetFile(path) as file:
         refuse_long_runs(path, file.metadata)
-        groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
-        largest = max((group.total_byte_size for group in groups), default=0)
-        return Shard(path, tuple(g.num_rows for g in groups), largest, file.schema_arrow)
+        parts = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
+        largest = max((part.total_byte_size for part in parts), default=0)
+        return Shard(path, tuple(part.num_rows for part in parts), largest, file.schema_arrow)
 
 
 def _array(path: Path) -> streamed.FileArray:
@@ -159,19 +161,14 @@ def take(data: Dataset, sample: int | None, seed: Any = 0) -> Dataset:
     if sample is None or sample >= len(data):
         return data
     rows = np.sort(np.random.RandomState(seed).permutation(len(data))[:sample])
-    X = data.X
-    lists = {
-        name: [values[i] for i in rows]
-        for name in ("paths", "ids", "texts")
-        if (values := getattr(data, name)) is not None
-    }
     note = f"{sample:,} of {len(data):,} samples, drawn at random"
     return replace(
         data,
-        X=X.take(rows) if hasattr(X, "read_as") else X[rows],
+        X=data.X.take(rows) if isinstance(data.X, StreamedImages) else data.X[rows],
         y=None if data.y is None else data.y[rows],
+        paths=None if data.paths is None else [data.paths[i] for i in rows],
+        ids=None if data.ids is None else [data.ids[i] for i in rows],
         notes="; ".join(filter(None, [note, data.notes])),
-        **lists,
     )
 
 

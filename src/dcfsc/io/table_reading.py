@@ -10,6 +10,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.io.streamed import Derived, Streamed
+from dcfsc.io.texts import text_array
 
 DROP_ROWS, MEDIAN = "drop-rows", "median"
 MISSING = (DROP_ROWS, MEDIAN)
@@ -34,6 +35,8 @@ class TableReading:
         One for each feature, if ``missing`` is "median".
     transpose : bool
         Whether the rows are features and the columns samples.
+    components : int
+        The number of leading components of a sparse matrix that are the samples, if they are.
     """
 
     features: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ class TableReading:
     missing: str | None = None
     medians: tuple[float, ...] = ()
     transpose: bool = False
+    components: int = 0
 
     @classmethod
     def from_record(cls, values: dict[str, Any]) -> TableReading:
@@ -58,19 +62,37 @@ class TableReading:
 
     def numbers(self, table: Any, source: object) -> np.ndarray:
         """The features of a pyarrow table as (n, features), gaps as NaN."""
-        names = table.schema.names
-        if absent := [name for name in self.columns if name not in names]:
-            raise InputError(f"{source} lacks {columns_named(absent)} of the run.")
+        self._check(table, source)
         if self.vector is not None:
             return vectors(table.column(self.vector), self.vector, source)
         return matrix(table, self.features, source)
 
     def rows(self, table: Any, source: object) -> np.ndarray:
         """The samples (n, features) of a pyarrow table; gaps are filled in, or refused."""
+        if self.text is not None:
+            return text_array(self.texts(table, source))
         return self.filled(self.numbers(table, source), source)
 
+    def _check(self, table: Any, source: object) -> None:
+        names = table.schema.names
+        if absent := [name for name in self.columns if name not in names]:
+            raise InputError(f"{source} lacks {columns_named(absent)} of the run.")
+
+    def texts(self, table: Any, source: object) -> list[str]:
+        """The texts of a pyarrow table; missing ones are empty."""
+        self._check(table, source)
+        column = table.column(self.text)
+        if is_numeric(column.type) or is_vector(column.type):
+            raise InputError(f"{source}, column {self.text!r}: {column.type} is no text.")
+        return texts(column)
+
     def complete(self, table: Any, source: object) -> Any:
-        """The table without the rows that have gaps, if that is what is done with them."""
+        """The table without the rows that have gaps, if that is what is done with them.
+
+        Rows without a text are always left out.
+        """
+        if self.text is not None:
+            return table.filter([bool(text.strip()) for text in self.texts(table, source)])
         if self.missing != DROP_ROWS:
             return table
         return table.filter(np.isfinite(self.numbers(table, source)).all(axis=1))

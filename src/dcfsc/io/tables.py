@@ -21,7 +21,6 @@ from dcfsc.io.table_columns import (
     Column,
     Table,
     Wanted,
-    to_dataset,
     unique,
 )
 from dcfsc.io.table_reading import (
@@ -31,6 +30,7 @@ from dcfsc.io.table_reading import (
     is_vector,
     texts,
 )
+from dcfsc.io.table_samples import to_dataset
 
 FRAME = "the data frame"
 

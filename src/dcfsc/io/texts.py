@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from dcfsc.errors import InputError
 
 
@@ -35,3 +37,11 @@ def texts_of(X: Any) -> list[str]:
                 f"character {error.start}); read its file in the encoding that it has."
             ) from None
     return [str(text) for text in texts]
+
+
+def text_array(X: Any) -> np.ndarray:
+    """A sequence of texts as an array (n,) of str."""
+    texts = texts_of(X)
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array

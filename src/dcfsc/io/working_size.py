@@ -52,7 +52,7 @@ def working_size(sizes: Sequence[tuple[int, int]], channels: int) -> tuple[int, 
     """
     if len(set(sizes)) == 1:
         h, w = sizes[0]
-        reduced = working_shape((channels, h, w))[1:]
+        reduced = working_shape((min(channels, MOST_CHANNELS), h, w))[1:]
         return None if reduced == (h, w) else (reduced[0], reduced[1])
     ratios = [h / w for h, w in sizes]
     alike = max(ratios) <= ALIKE * min(ratios)
@@ -72,7 +72,9 @@ class Reading:
     ``size`` is (height, width). An image of another aspect ratio is stretched, or with
     ``keep_aspect`` loses its margins. ``crop`` is the share of the rest that is taken, from the
     center, or more of it so that at least ``size`` pixels are. ``levels`` are the values of 16-bit
-    gray that become 0 and 255.
+    gray that become 0 and 255, for all or for each of the channels. ``page`` is the page of a file
+    that has several. ``channels`` are taken of it, in place of gray or color; with page 0 those of
+    all pages, one after the other. Pages and channels are counted from 1.
     """
 
     size: tuple[int, int]
@@ -80,6 +82,8 @@ class Reading:
     crop: float = 1.0
     keep_aspect: bool = False
     levels: tuple[int, ...] = FULL
+    page: int = 1
+    channels: tuple[int, ...] | None = None
 
     def box(self, width: float, height: float) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what is taken of an image."""
@@ -91,5 +95,12 @@ class Reading:
         left, top = (width - w) / 2, (height - h) / 2
         return left, top, left + w, top + h
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """The lowest and the highest level of each channel."""
+        pairs = list(zip(self.levels[::2], self.levels[1::2], strict=True))
+        return pairs * len(self.channels) if self.channels and len(pairs) == 1 else pairs
+
     def sample_shape(self) -> tuple[int, ...]:
+        if self.channels is not None:
+            return (len(self.channels), *self.size)
         return self.size if self.gray else (3, *self.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple, get_type_hints
 
@@ -33,6 +33,10 @@ class Kind(NamedTuple):
     below: str = ""
 
 
+def _none() -> np.ndarray:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True, eq=False)
 class Details:
     """Arrays of a run with N samples in K clusters; an array of length 0 says "there is none".
@@ -56,6 +60,9 @@ class Details:
 
     The features of a table: ``profile`` (2 K + 2, f) their means in each of the parts and over all
     samples, and their standard deviations; ``feature_names`` (f,); or (0, 0) and (0,).
+
+    Of texts: ``texts`` (T,) the beginnings of those shown; ``word_counts`` (2 K, w) how often some
+    ``words`` (w,) occur in each of the parts, the first of which, "", stands for all others.
 
     The ridge: ``path`` (p, 3) rows of lam, effective degrees of freedom and the leave-one-out
     error |Z - B Z|^2 / |Z|^2 (NaN where it was not computed).
@@ -89,6 +96,9 @@ class Details:
     thumbnails: Annotated[np.ndarray, Kind("i", "Txyc")]
     profile: Annotated[np.ndarray, Kind("f", "PF")]
     feature_names: Annotated[np.ndarray, Kind("U", "F")]
+    texts: Annotated[np.ndarray, Kind("U", "T")] = field(default_factory=_none)
+    words: Annotated[np.ndarray, Kind("U", "W")] = field(default_factory=_none)
+    word_counts: Annotated[np.ndarray, Kind("i", "hW", 0)] = field(default_factory=_none)
 
     def __post_init__(self) -> None:
         sides: dict[str, int] = {str(i): i for i in (2, 3, 4)}
@@ -182,7 +192,7 @@ def read_details(path: str | os.PathLike[str], run: str | None = None) -> Detail
             if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
                 raise InputError(f"{file} is of another run; fit again, with --overwrite.")
             names = {name.replace("neighbour", "neighbor"): name for name in arrays}  # as in 1.x
-            return Details(**{name: arrays[names[name]] for name in KINDS})
+            return Details(**{name: arrays[names[name]] for name in KINDS.keys() & names})
     except InputError:
         raise
     except Exception:  # the parser fails in many ways on damaged bytes

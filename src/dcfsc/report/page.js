@@ -23,10 +23,13 @@
     span.style.setProperty("--y", Math.floor(at / data.columns));
     return span;
   };
+  const quote = (at) => make("span", { class: "quote", dir: "auto" }, shown.text[at] || "(empty)");
   const thumb = (at) => {
     const label = `Sample ${shown.i[at]}, cluster ${shown.l[at]}, confidence ${(shown.c[at] / 100).toFixed(2)}`;
+    const attributes = { type: "button", class: "thumb", "data-at": at };
+    if (shown.text) return make("button", attributes, quote(at));
     const face = data.columns ? picture(at) : String(shown.i[at]);
-    return make("button", { type: "button", class: "thumb", "data-at": at, "aria-label": label }, face);
+    return make("button", { ...attributes, "aria-label": label }, face);
   };
 
   const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
@@ -44,6 +47,7 @@
       container.append(large);
     }
     container.append(make("h3", {}, `Sample ${sample}`));
+    if (at !== undefined && shown.text) container.append(quote(at));
     const facts = make("dl", { class: "sample-facts" });
     if (at !== undefined && shown.name) {
       const link = shown.link && make("a", { href: shown.link[at], target: "_blank", rel: "noopener" }, shown.name[at]);

@@ -17,6 +17,7 @@ from dcfsc.report import charts, sections
 from dcfsc.report.cards import cards, hints
 from dcfsc.report.details import Details
 from dcfsc.report.drawing import Blocks, LambdaPath, curves
+from dcfsc.report.texts import suggested_name, words_of
 from dcfsc.report.thumbnails import sprite_sheet
 
 HERE = Path(__file__).parent
@@ -87,6 +88,7 @@ def render(
         details=details,
         cards=list(cards(present, details)),
         hints=hints(details, present),
+        words=words_of(details, present),
         truth=sections.truth(details, present, titles),
         blocks=Blocks(details.blocks.astype(np.float64), sizes),
         eigenvalues=details.eigenvalues,
@@ -126,6 +128,7 @@ def environment() -> Any:
         "px": "{:.1f}".format,
         "seconds": sections.seconds,
         "thousands": "{:,}".format,
+        "suggested_name": suggested_name,
     }
     templates.globals["draw"] = charts
     return templates
@@ -161,6 +164,8 @@ def page_data(
         shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
         if links is not None:
             shown["link"] = links
+    if len(details.texts):
+        shown["text"] = details.texts.tolist()
     labels = None
     if len(details.labels) <= MOST_LABELS:
         labels = {

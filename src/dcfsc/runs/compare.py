@@ -80,7 +80,7 @@ class Comparison:
 def compare_runs(
     first: Path, second: Path, target: Path | None = None, *, overwrite: bool = False
 ) -> Comparison:
-    """Compare two runs, matching samples by path, or by row without paths.
+    """Compare two runs, matching samples by id or path, or by row where one has neither.
 
     With a ``target`` the comparison is also written there as a page.
     """
@@ -104,23 +104,31 @@ def compare_runs(
 
 def matched_rows(runs: Sequence[Run], samples: Sequence[Samples]) -> np.ndarray:
     """Pairs of rows (2, n): which sample of the first run is which of the second."""
-    first, second = (each.paths for each in samples)
+    first, second = _names(samples)
     n = [len(run.labels) for run in runs]
     if first is not None and second is not None:
-        place = {path: row for row, path in enumerate(second)}
-        pairs = [(row, place[path]) for row, path in enumerate(first) if path in place]
+        place = {name: row for row, name in enumerate(second)}
+        pairs = [(row, place[name]) for row, name in enumerate(first) if name in place]
         if not pairs:
             raise InputError(
-                f"the runs {runs[0].folder} and {runs[1].folder} have no file in common, so "
+                f"the runs {runs[0].folder} and {runs[1].folder} have no sample in common, so "
                 "there is nothing to compare."
             )
         return np.array(pairs, np.int64).T
     if n[0] != n[1]:
         raise InputError(
-            f"the runs have {n[0]} and {n[1]} samples without paths, so they cannot be "
-            "matched; compare runs on the same samples in the same order."
+            f"the runs have {n[0]} and {n[1]} samples without ids or paths in both, so they cannot "
+            "be matched; compare runs on the same samples in the same order."
         )
     return np.tile(np.arange(n[0]), (2, 1))
+
+
+def _names(samples: Sequence[Samples]) -> tuple[list[str] | None, list[str] | None]:
+    """What both runs call their samples: ids that are unique, else paths."""
+    first, second = (each.ids for each in samples)
+    if all(ids is not None and len({*ids}) == len(ids) for ids in (first, second)):
+        return first, second
+    return samples[0].paths, samples[1].paths
 
 
 def _warn_of_other_data(runs: Sequence[Run], samples: Sequence[Samples]) -> None:
@@ -129,11 +137,13 @@ def _warn_of_other_data(runs: Sequence[Run], samples: Sequence[Samples]) -> None
     fingerprints = {str(data.get("fingerprint")) for data in (one, other)}
     if len(fingerprints) == 1 or not all(text.startswith(ALL) for text in fingerprints):
         return
-    how = "row by row"
-    if all(each.paths is not None for each in samples):
-        if samples[0].paths != samples[1].paths or one.get("reading") != other.get("reading"):
+    how, (first, second) = "row by row", _names(samples)
+    if first is not None and second is not None:
+        if first != second or one.get("reading") != other.get("reading"):
             return
         how = "by the names of their files, whose content has changed"
+        if first is samples[0].ids:
+            how = "by their ids"
     names = " and ".join(str(run.folder) for run in runs)
     text = f"the runs {names} are of different data; their samples are matched {how}."
     warnings.warn(text, UserWarning, stacklevel=3)

@@ -16,6 +16,7 @@ from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
 from dcfsc.report.drawing import block_means, cluster_mass, plane_view
+from dcfsc.report.texts import excerpts, stored_words
 from dcfsc.report.thumbnails import affordable
 
 from .edits import matched_classes
@@ -51,6 +52,10 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     neighbors, weights = nearest(A)
     leverage = vars(estimator).get("leverage_")
     profile, feature_names = _profile(data, parts, 2 * K)
+    of_texts = {}
+    if data.texts is not None:
+        words = stored_words(data.texts, parts, 2 * K)
+        of_texts = {"texts": excerpts(data.X[shown]), **words}
     return Details(
         labels=labels.astype(np.int32),
         clusters=memberships.clusters,
@@ -79,6 +84,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         class_names=class_names,
         confusion=confusion,
         best_class=best_class,
+        **of_texts,
     )
 
 

@@ -10,6 +10,7 @@ split one the next number that was never used.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,8 +51,10 @@ class Edits:
         place = np.repeat(np.arange(self.n_clusters)[:, None], 2, axis=1)
         object.__setattr__(self, "place", place)
         object.__setattr__(self, "names", {})
-        for step in (step for command in self.commands for step in command):
-            self._apply(step)
+        for command in self.commands:
+            for step in command:
+                self._apply(step)
+            self._check_names()
 
     def _apply(self, step: dict[str, list[Any]]) -> None:
         ((kind, values),) = step.items()
@@ -82,8 +85,8 @@ class Edits:
             members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
             if len(members) > 1:
                 edits = edits._and({"merge": members})
-        for cluster, name in names.items():
-            edits = edits._and({"name": [edits.find(cluster), name.strip()]})
+        # all names at once, so that two clusters can swap theirs
+        edits = edits._and(*({"name": [edits.find(k), name.strip()]} for k, name in names.items()))
         same = np.array_equal(edits.place, self.place) and edits.names == self.names
         return self if same else edits
 
@@ -106,8 +109,8 @@ class Edits:
         more = ", ..." if self.clusters[20:] else ""
         raise InputError(f"there is no cluster {text!r}; there are {shown}{more}.")
 
-    def _and(self, step: dict[str, list[Any]]) -> Edits:
-        return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], step)))
+    def _and(self, *steps: dict[str, list[Any]]) -> Edits:
+        return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], *steps)))
 
     def _is_split(self, cluster: int) -> bool:
         """Whether a cluster of the fit was split, and the rest of it has its number."""
@@ -124,11 +127,18 @@ class Edits:
             raise InputError(
                 f"{name[:40]!r} cannot name a cluster; give 1 to {LONGEST_NAME} characters."
             )
-        taken = [k for k, other in self.names.items() if other == name and k != cluster]
-        if taken or (name.isascii() and name.isdigit()):
-            why = f"cluster {taken[0]} has it" if taken else "it is a number"
-            raise InputError(f"the name {name!r} cannot be given: {why}.")
+        if name.isascii() and name.isdigit():
+            raise InputError(f"the name {name!r} cannot be given: it is a number.")
         self.names[cluster] = name
+
+    def _check_names(self) -> None:
+        for name, count in Counter(self.names.values()).items():
+            if count > 1:
+                first, other = [k for k in self.names if self.names[k] == name][:2]
+                raise InputError(
+                    f"the name {name!r} cannot be given twice, to clusters {first} and {other}: "
+                    f"give one of them another, or make one of both with --merge {first},{other}."
+                )
 
     def _merge(self, first: int, *others: int) -> None:
         self.place[np.isin(self.place, others)] = first

@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from dcfsc import processes
 from dcfsc.errors import InputError
-from dcfsc.estimators.encoder_features import EncoderFeatures
+from dcfsc.estimators.encoder_features import PretrainedFeatures
 from dcfsc.estimators.registry import METHODS, create, create_features, method_class
 from dcfsc.estimators.sharded import gather
 from dcfsc.estimators.suggest import drawn, options_for, suggest_k
@@ -80,9 +80,7 @@ def execute_each(
     for K in sorted(set(counts), reverse=True):
         folder = life.default_folder(f"{request.name}-k{K}")
         folder = folder if request.out is None else request.out / f"k{K}"
-        check_place(folder, inputs=sources(request), own=folder)
-        state = life.state_of(folder)
-        life.check_free(folder, state, resume=False, overwrite=request.overwrite)
+        life.check_out(folder, resume=False, overwrite=request.overwrite, inputs=sources(request))
         requests[K] = replace(request.with_options(n_clusters=K), out=folder)
     runs: dict[int, Run] = {}
     largest: Job | None = None
@@ -129,12 +127,14 @@ class OneProcess:
             K = check_n_clusters(options["n_clusters"], len(data), least=2)
             return replace(self._largest, request=request, estimator=self._largest.estimator.cut(K))
         if request.features is not None:
-            transformer, options = create_features(request.features, request.method, options)
+            names = request.features, request.method
+            transformer, options = create_features(*names, options, texts=data.texts is not None)
         estimator = create(request.method, **options)
         for step in filter(None, (estimator, transformer)):
             checkpoint.check(step)
             _set_known(step, verbose=False)  # the command line shows the progress
-        check_finite(data.X, data.name, self.share)
+        if data.texts is None:
+            check_finite(data.X, data.name, self.share)
         suggestion = None
         if options.get("n_clusters") == "auto":
             suggestion = suggest_for_run(data, options_for(estimator), transformer)
@@ -330,7 +330,7 @@ def room_for(data: Dataset, method: str, transformer: Any = None) -> int:
     only later.
     """
     width = 0
-    if isinstance(transformer, EncoderFeatures):
+    if isinstance(transformer, PretrainedFeatures):
         width = transformer.open().n_features
     elif transformer is None:
         width = math.prod(working_shape(data.X.shape[1:]))

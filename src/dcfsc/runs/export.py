@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import re
-import shutil
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name, writable
-from dcfsc.files import write_errors
-from dcfsc.io.images import ImageSource, decoding, open_regular
-from dcfsc.journal import EXPORT, filling, held, settle
-from dcfsc.ownership import check_export, check_place, named_like
+from dcfsc.io.images import ImageSource, decoding
+from dcfsc.ownership import named_like
 from dcfsc.progress import stage
 from dcfsc.report import Details
 
 from .edits import Edits, edited_details, read_edits
 from .folder import AGAIN, Run, read_columns, read_run
+from .folders import folders_of, open_export, write_folders
 from .life import CSV, DETAILS, LABELS, PARQUET, READ, reserved
 from .outputs import output_of
 from .tables import certainty_columns, no_formula, write_samples
@@ -34,8 +29,6 @@ from .trust import sample_files
 KINDS = ("folders", "csv", "parquet")
 THUMBNAIL_SIDE = 128
 ROWS_AT_A_TIME = 1_000
-LONGEST = 200  # of a name, in bytes, so that there is room for a number
-RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # on Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +48,7 @@ class Samples:
     true_labels: list[str] | None
     details: Details | None
     files: list[str | None] | None = None
+    ids: list[str] | None = None  # what the run's table calls each sample
 
     @property
     def names(self) -> list[str]:
@@ -89,9 +83,11 @@ def export_run(
         )
     run = read_run(folder)
     if to == "folders":
-        target = out or folder.absolute().with_name(f"{folder.absolute().name}-clusters")
+        target = out or folders_of(folder)
     else:
         target = out or folder / {"csv": CSV, "parquet": PARQUET}[to]
+    if to == "folders":
+        open_export(target, run, overwrite=overwrite)  # before files are looked at
     samples = read_samples(run, need_details=to == "parquet")
     if samples.given is None and (data is not None or absolute_paths):
         option = "--data" if data is not None else "--absolute-paths"
@@ -103,7 +99,9 @@ def export_run(
     stage("writing %s", target)
     if to == "folders":
         read = [Path(data or run.directory), *(run.folder / name for name in READ)]
-        write_folders(target, samples, copy=copy, overwrite=overwrite, own=run.folder, inputs=read)
+        files = {i: file for i, file in enumerate(samples.files or ()) if file is not None}
+        how: Any = {"copy": copy, "overwrite": overwrite, "inputs": read}
+        write_folders(target, run, samples.edits, files, samples.clusters, **how)
         return target
     output = output_of(folder, target, overwrite=overwrite, inputs=named)
     with reserved(target.parent), output.open() as part:
@@ -152,7 +150,8 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     if given is not None:
         paths = [writable(os.path.join(run.directory, path)) for path in given]
     truth = columns.get("true_label")
-    return Samples(edits, clusters, confidence, next_best, paths, given, truth, details)
+    ids = columns.get("id")
+    return Samples(edits, clusters, confidence, next_best, paths, given, truth, details, ids=ids)
 
 
 def write_csv(path: Path, samples: Samples) -> None:
@@ -162,101 +161,9 @@ def write_csv(path: Path, samples: Samples) -> None:
         "name": map(no_formula, samples.names),
         **certainty_columns(samples.confidence, samples.next_best),
     }
-    write_samples(path, len(samples.clusters), samples.paths, columns, samples.true_labels)
-
-
-# Folders --------------------------------------------------------------------------------------
-
-
-def write_folders(
-    target: Path,
-    samples: Samples,
-    *,
-    copy: bool,
-    overwrite: bool,
-    own: Path | None = None,
-    inputs: Sequence[Path] = (),
-) -> None:
-    """A folder for each cluster, with links to its files, or copies; all of it or nothing.
-
-    Of an earlier export what somebody changed, added or took out stays as it is.
-    """
-    target = Path(os.path.realpath(target))
-    files = {i: file for i, file in enumerate(samples.files or ()) if file is not None}
-    check_place(target, inputs=[*inputs, *{Path(f).parent for f in files.values()}], own=own)
-    with write_errors(target):
-        settle(target)
-    check_export(target, overwrite)
-    missing = [file for file in files.values() if not os.path.exists(file)]
-    if missing:
-        raise InputError(
-            f"{len(missing)} of {len(samples.clusters)} files cannot be found, such as "
-            f"{missing[0]}; put them back, say with --data where they are, or fit again."
-        )
-    titles = folder_names(samples.edits)
-    try:
-        with reserved(target), held(target), filling(target, EXPORT) as part, write_errors(target):
-            check_export(target, overwrite)  # another one may have ended there just now
-            for cluster in samples.edits.clusters:
-                (part / titles[cluster]).mkdir()
-            for i, place in _places(files, samples.clusters, titles).items():
-                if copy:
-                    with open_regular(files[i]) as source, open(part / place, "xb") as file:
-                        shutil.copyfileobj(source, file)
-                else:
-                    os.symlink(files[i], part / place)
-    except InputError as error:
-        if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
-            raise InputError(f"{error} If links cannot be made, add --copy.") from error
-        raise
-
-
-def folder_names(edits: Edits) -> dict[int, str]:
-    """A folder's name for each cluster, such as ``cluster-03``, or the name it was given."""
-    width = len(str(max(edits.clusters)))
-    names = {k: f"cluster-{k:0{width}d}" for k in edits.clusters}
-    for k, name in edits.names.items():
-        printed = "".join(c if c.isprintable() else "_" for c in name)
-        safe = re.sub(r'[\\/:*?"<>|]+', "_", printed).strip(" .")
-        names[k] = f"_{safe}" if RESERVED.fullmatch(safe) else _short(safe) or names[k]
-    return _told_apart(names, lambda k, name: f"{name}-{k}")
-
-
-def _places(
-    files: Mapping[int, str], clusters: np.ndarray, titles: Mapping[int, str]
-) -> dict[int, str]:
-    """Where the file of each sample goes; those of one name in one cluster are numbered."""
-    places = {i: f"{titles[clusters[i]]}/{os.path.basename(file)}" for i, file in files.items()}
-
-    def numbered(i: int, place: str) -> str:
-        folder, name = place.split("/", 1)
-        return f"{folder}/{i}-{_short(name)}"
-
-    return _told_apart(places, numbered)
-
-
-def _told_apart(names: Mapping[int, str], numbered: Callable[[int, str], str]) -> dict[int, str]:
-    """The names, numbered where a file system might take two of them for one."""
-    apart, taken = {}, Counter(map(_one_on_disk, names.values()))
-    for k, name in names.items():
-        if taken[_one_on_disk(name)] > 1:
-            while _one_on_disk(name) in taken:
-                name = numbered(k, name)
-            taken[_one_on_disk(name)] = 1
-        apart[k] = name
-    return apart
-
-
-def _one_on_disk(name: str) -> str:
-    """What all names have in common that are one where case and composition do not count."""
-    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
-
-
-def _short(name: str) -> str:
-    raw = os.fsencode(name)
-    if len(raw) <= LONGEST:
-        return name
-    return b"".join((raw[: LONGEST // 2], raw[-LONGEST // 8 :])).decode("utf-8", "ignore")
+    n, truth = len(samples.clusters), samples.true_labels
+    ids = samples.ids if samples.paths is None else None
+    write_samples(path, n, samples.paths, columns, truth, ids)
 
 
 # Parquet --------------------------------------------------------------------------------------
@@ -291,6 +198,8 @@ def _columns(samples: Samples, pa: Any) -> dict[str, tuple[Any, Callable[[slice]
         return [_thumbnail(files[i], stored.get(i)) for i in range(rows.start, rows.stop)]
 
     columns: dict[str, Any] = {"index": (pa.int64(), np.arange(len(clusters)).__getitem__)}
+    if samples.ids is not None and samples.paths is None:
+        columns["id"] = (pa.string(), samples.ids.__getitem__)
     if samples.paths is not None:
         columns["path"] = (pa.string(), samples.paths.__getitem__)
     if samples.paths is not None or stored:

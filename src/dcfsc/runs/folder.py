@@ -52,7 +52,7 @@ FIELDS: dict[str, dict[type, str]] = {
     "data": {
         str: "name dtype fingerprint labels notes directory",
         int: "n classes",
-        list: "shape ranges",
+        list: "shape broken ranges",
         dict: "reading",
         bool: "photographs",
     },
@@ -144,7 +144,7 @@ def read_columns(folder: Path) -> dict[str, list[str]]:
         raise InputError(
             f"{folder / LABELS} is damaged, or was written by an earlier dcfsc; {AGAIN}."
         ) from None
-    for name in {"path", "true_label"} & columns.keys():
+    for name in {"id", "path", "true_label"} & columns.keys():
         columns[name] = list(map(formula_removed, columns[name]))
     return columns
 

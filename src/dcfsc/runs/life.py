@@ -22,10 +22,11 @@ Nothing here needs the numerical libraries: what only reads a run starts at once
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import count, takewhile
@@ -35,6 +36,7 @@ from typing import Any
 from dcfsc.errors import InputError
 from dcfsc.files import header_of, is_part, read_json, write_errors
 from dcfsc.journal import LIST, RECORD, RUN, Filled, kind_of, settle
+from dcfsc.ownership import check_place
 
 LABELS, MODEL = "labels.csv", "model.safetensors"
 FEATURES = "features.safetensors"  # where features were computed first
@@ -113,6 +115,19 @@ def choose_folder(name: str, out: Path | None, resume: bool = False) -> Path:
     with write_errors(folder):
         settle(folder)
     return folder
+
+
+def check_out(folder: Path, *, resume: bool, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a folder for a new run, before anything is read for it."""
+    check_place(folder, inputs=inputs, own=folder)
+    with write_errors(folder):
+        settle(folder)
+        place = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        if place != folder and not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    check_free(folder, state_of(folder), resume=resume, overwrite=overwrite)
 
 
 def check_free(folder: Path, state: State, *, resume: bool, overwrite: bool) -> None:

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
-from dcfsc.io import Dataset, Streamed, check_finite
+from dcfsc.io import Dataset, Streamed
 from dcfsc.io.streamed import Derived
 from dcfsc.ownership import Output, named_like
 
@@ -43,7 +43,6 @@ def predict_run(
     """
     predictor = Predictor(run, device=device)
     saved, edits = predictor.run, predictor.edits
-    check_finite(data.X, data.name)
     if out is None:
         adopt(saved.folder)
         output = Output.numbered(saved.folder / PREDICTIONS, own=saved.folder)
@@ -51,6 +50,9 @@ def predict_run(
         out = Path(out)
         read = [*inputs, *named_like(out, data.paths)]
         output = output_of(saved.folder, out, overwrite=overwrite, inputs=read)
+    if predictor.of_texts != (data.texts is not None):
+        asked, there = ("texts", "none") if predictor.of_texts else ("numbers or images", "texts")
+        raise InputError(f"the run {saved.folder} is of {asked}; {data.name} holds {there}.")
     X = in_order(data, predictor.feature_names)
     with reserved(output.target.parent):
         found = predictor.label(X, data.name)

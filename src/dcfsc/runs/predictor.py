@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
+from dcfsc.estimators.encoder_features import TextEncoderFeatures
 from dcfsc.estimators.registry import load_model
 from dcfsc.estimators.validation import as_numpy
 from dcfsc.io import Streamed, check_finite
 from dcfsc.io.image_stream import StreamedImages
 from dcfsc.io.images import ImageSource, Reading
-from dcfsc.io.table_reading import DROP_ROWS, TableReading, columns_named, is_numeric, is_vector
+from dcfsc.io.table_reading import TableReading, columns_named, is_numeric, is_vector
 from dcfsc.machine import resolve_device
 
 from .edits import Edits, read_edits
@@ -26,6 +27,7 @@ from .life import FEATURES, MODEL
 from .ranges import far_columns
 from .record import reading_of
 
+ROW = "dcfsc row"  # the column that numbers the rows of a table while it is labeled
 BLOCK_ROWS = 1 << 14  # vectors that are labeled together
 
 
@@ -92,6 +94,7 @@ class Predictor:
         self._parts = saved.details().parts if self.edits.has_splits else None
         self._transformer, self._model = load_models(saved, device)
         first = self._model if self._transformer is None else self._transformer
+        self.of_texts = isinstance(first, TextEncoderFeatures)
         # columns are put in order here, not checked by scikit-learn
         self.feature_names: Sequence[str] | None = vars(first).pop("feature_names_in_", None)
         self._ranges, self._warned = saved.record["data"].get("ranges"), False
@@ -138,7 +141,8 @@ class Predictor:
         if len(X) == 0:
             none = np.zeros(0, np.int64)
             return Predictions(ids, none, self._titles[none], np.zeros(0), none)
-        check_finite(X, name)
+        if not self.of_texts:
+            check_finite(X, name)
         step = BLOCK_ROWS if X.ndim == 2 else len(X)
         parts = []
         for start in range(0, len(X), step):
@@ -192,10 +196,10 @@ class Predictor:
         import pyarrow as pa
 
         table = pa.Table.from_pandas(frame, preserve_index=False)
-        reading, index = self.reading_for(table.schema), frame.index
-        if reading.missing == DROP_ROWS:
-            index = index[np.isfinite(reading.numbers(table, "the frame")).all(axis=1)]
-        return self._of_table(table).to_pandas().set_index(index)
+        rows = pa.array(np.arange(len(frame)))
+        kept, found = self.labeled(table.append_column(ROW, rows), "the frame")
+        index = frame.index[np.asarray(kept.column(ROW))]
+        return pa.table(found.columns).to_pandas().set_index(index)
 
     def reading_for(self, schema: Any) -> TableReading:
         """How to read a table: as the run's, or its vectors, or its columns of numbers."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfsc import metrics, processes
 from dcfsc.errors import without_folders
-from dcfsc.estimators.encoder_features import EncoderFeatures
+from dcfsc.estimators.encoder_features import PretrainedFeatures
 from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
@@ -60,7 +60,7 @@ def _describe_features(name: str | None, transformer: Any) -> dict[str, Any] | N
     if transformer is None:
         return None
     features = {"name": name, "parameters": _encoded(transformer), "file": FEATURES}
-    if isinstance(transformer, EncoderFeatures):
+    if isinstance(transformer, PretrainedFeatures):
         features["encoder"] = transformer.open().title
     return features
 
@@ -70,11 +70,12 @@ def describe_data(data: Dataset) -> dict[str, Any]:
         "name": data.name,
         "n": len(data),
         "shape": list(data.X.shape[1:]),
-        "dtype": str(data.X.dtype),
+        "dtype": "text" if data.X.ndim == 1 else str(data.X.dtype),
         "fingerprint": fingerprint(data.X),
         "classes": data.n_classes,
         "labels": digest_of_labels(data.y),
         "notes": data.notes,
+        "broken": list(data.broken),
         "directory": None if data.paths is None else os.path.abspath(data.folder or ""),
         "reading": None if data.reading is None else asdict(data.reading),
         "photographs": data.photographs,
@@ -90,9 +91,12 @@ def reading_of(record: dict[str, Any]) -> Reading | TableReading | None:
         if "features" in values:
             return TableReading.from_record(values)
         size = check_size(tuple(values["size"]))
-        low, high = map(int, values.get("levels", FULL))
-        whole = size is not None and low < high
-        return Reading(**{**values, "size": size, "levels": (low, high)}) if whole else None
+        levels = tuple(map(int, values.get("levels", FULL)))
+        channels = None if (c := values.get("channels")) is None else tuple(map(int, c))
+        reading = Reading(**{**values, "size": size, "levels": levels, "channels": channels})
+        ranges = reading.ranges()
+        whole = size is not None and len(ranges) == len(channels or (1,)) and reading.page >= 0
+        return reading if whole and all(low < high for low, high in ranges) else None
     except (KeyError, TypeError, ValueError):
         return None  # of another version
 

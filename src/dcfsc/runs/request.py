@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfsc.estimators.registry import features_for
 from dcfsc.io import Dataset
 
 
@@ -18,8 +19,9 @@ class RunRequest:
     """Cluster ``data`` by a method of the registry and write the run's folder.
 
     ``options`` are the estimator's parameters, None where not given; those that only
-    the transformer ``features`` has are its. Without ``random_state`` a seed is drawn.
-    ``n_clusters="auto"`` takes the first of :func:`dcfsc.suggest_k`'s candidates.
+    the transformer ``features`` has are its. Texts have features where none are named. Without
+    ``random_state`` a seed is drawn. ``n_clusters="auto"`` takes the first of
+    :func:`dcfsc.suggest_k`'s candidates.
 
     ``out`` is a new or empty folder, by default ``runs/<data>[-<features>]-<method>``. ``resume``
     goes on from the folder's checkpoint, or returns the same run if it was finished; ``overwrite``
@@ -44,6 +46,8 @@ class RunRequest:
     def __post_init__(self) -> None:
         given = {name: value for name, value in self.options.items() if value is not None}
         object.__setattr__(self, "given", MappingProxyType(given))
+        features = features_for(self.features, self.data.texts is not None)
+        object.__setattr__(self, "features", features)
 
     def with_options(self, **options: Any) -> RunRequest:
         return replace(self, options={**self.options, **options})

@@ -38,10 +38,9 @@ from dcfsc.ownership import check_place
 from dcfsc.progress import progress, stage
 
 from .life import EDITS, MODEL, reserved
-from .predictor import BLOCK_ROWS, Predictor
+from .predictor import BLOCK_ROWS, ROW, Predictor
 
 MARK = "dcfsc"  # in a file's metadata
-ROW = "dcfsc row"  # the column that numbers the rows of a shard while it is labeled
 CORE_BYTES = 64 << 20  # of products and neighbors
 REMEDY = "write the shards with smaller row groups, or free some memory"
 
@@ -162,12 +161,12 @@ def _claimed(target: Path) -> Iterator[bool]:
 
 def _label(
     predictor: Predictor, file: Path, target: Path, known: dict[str, str | None], n_clusters: int
-) -> np.ndarray:
+) -> list[int]:
     """Write the predictions of a shard; the sizes of its clusters."""
     import pyarrow.parquet as pq
 
     folder, sizes = target.parent, np.zeros(n_clusters, np.int64)
-    mark = {**known, "input": digest(file)}
+    mark: dict[str, Any] = {**known, "input": digest(file)}
     with write_errors(folder), new_stage(folder) as place:
         # a file object, so that a full disk is an error of ours
         with open(place / target.name, "wb") as sink:
@@ -179,11 +178,12 @@ def _label(
                 sizes += np.bincount(table.column("cluster"), minlength=n_clusters)
             if writer is None:
                 raise InputError(f"{file} has no rows.")
-            writer.add_key_value_metadata({MARK: json.dumps({**mark, "sizes": sizes.tolist()})})
+            mark |= {"sizes": sizes.tolist()}
+            writer.add_key_value_metadata({MARK: json.dumps(mark)})
             writer.close()
         with held(folder, MOVING_SECONDS), filling(folder, PREDICTED, removes=()) as new:
             os.replace(place / target.name, new / target.name)
-    return sizes
+    return mark["sizes"]
 
 
 def _labeled(predictor: Predictor, file: Path) -> Iterator[Any]:

@@ -19,24 +19,31 @@ _MARKED = re.compile(r"(^|[;\t\r\n])'(?='*[=+\-@\t\r\n])")
 
 
 def write_labels(path: Path, data: Dataset, labels: np.ndarray, more: Columns) -> None:
-    """One row a sample: index, [path], label, the columns ``more``, [true_label]."""
+    """One row a sample: index, [id], [path], label, the columns ``more``, [true_label]."""
     truth = None
     if data.y is not None:
         names, y = data.label_names, data.y.tolist()
         truth = [str(k) if names is None else names[k] for k in y]
     columns = {"label": labels.tolist(), **more}
-    write_samples(path, len(labels), data.relative_paths, columns, truth)
+    write_samples(path, len(labels), data.relative_paths, columns, truth, data.ids)
 
 
 def write_samples(
-    path: Path, n: int, paths: Sequence[str] | None, columns: Columns, truth: Sequence[str] | None
+    path: Path,
+    n: int,
+    paths: Sequence[str] | None,
+    columns: Columns,
+    truth: Sequence[str] | None,
+    ids: Sequence[str] | None = None,
 ) -> None:
-    """One row for each of n samples: its index, path, ``columns`` and true label.
+    """One row for each of n samples: its index, id, path, ``columns`` and true label.
 
-    A path or a class that a spreadsheet would take for a formula has an apostrophe in front.
+    An id, a path or a class that a spreadsheet would take for a formula has an apostrophe in front.
     """
     if paths is not None:
         columns = {"path": map(no_formula, paths), **columns}
+    if ids is not None:
+        columns = {"id": map(no_formula, ids), **columns}
     if truth is not None:
         columns = {**columns, "true_label": map(no_formula, truth)}
     write_table(path, {"index": range(n), **columns})

@@ -57,7 +57,7 @@ def sample_files(run: Run, paths: Sequence[str], data: Path | None) -> list[str 
     top = resolve(run.directory if data is None else data)
     if not os.path.isdir(top):
         raise InputError(f"there is no folder {top}; say with --data where the samples are.")
-    places = [_place(path, top, run.directory, resolve) for path in paths]
+    places = [place_in(path, top, run.directory, resolve) for path in paths]
     with bombs_are_errors():
         files = [place if place is not None and _is_image(place) else None for place in places]
     out = [path for path, file in zip(paths, files, strict=True) if file is None]
@@ -73,7 +73,7 @@ def sample_files(run: Run, paths: Sequence[str], data: Path | None) -> list[str 
     return files
 
 
-def _place(path: str, top: str, before: str, resolve: Callable[[str], str]) -> str | None:
+def place_in(path: str, top: str, before: str, resolve: Callable[[str], str]) -> str | None:
     """Where a sample's file is in the folder ``top``; None if it is not in it.
 
     The paths of an earlier version start from another folder, ``before``, and bytes of names that
