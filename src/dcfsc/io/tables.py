@@ -21,7 +21,6 @@ from dcfsc.io.table_columns import (
     Column,
     Table,
     Wanted,
-    to_dataset,
     unique,
 )
 from dcfsc.io.table_reading import (
@@ -31,6 +30,7 @@ from dcfsc.io.table_reading import (
     is_vector,
     texts,
 )
+from dcfsc.io.table_samples import to_dataset
 
 FRAME = "the data frame"
 
@@ -115,7 +115,7 @@ class ParquetTable(Table):
 
         self.source, self._path = path, path
         self._file = pq.ParquetFile(path)
-        _refuse_long_runs(path, self._file.metadata)
+        refuse_long_runs(path, self._file.metadata)
         self.n = self._file.metadata.num_rows
         # the row names that pandas stores beside the columns
         columns = described(self._file.schema_arrow)
@@ -162,7 +162,7 @@ def _first(file: Any, rows: int, names: Sequence[str]) -> Any:
     return pa.table(next(batches)) if file.metadata.num_rows else file.read(list(names))
 
 
-def _refuse_long_runs(path: Path, metadata: Any) -> None:
+def refuse_long_runs(path: Path, metadata: Any) -> None:
     """A run of equal values takes a few bytes, however long it is.
 
     What the file says of its columns one by one is not asked for: where it is damaged, Arrow ends
