@@ -16,7 +16,7 @@ from dcfsc import metrics
 from dcfsc.io import Dataset, synthetic
 from dcfsc.journal import digest
 from dcfsc.runs.compare import Side, compare_runs, judged
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.folder import read_run
 
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}

@@ -18,7 +18,8 @@ from running import fit_run
 from dcfsc.errors import InputError
 from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
-from dcfsc.runs.edits import Edits, edit_run, edited_details, edited_labels, read_edits
+from dcfsc.runs.editing import edit_run
+from dcfsc.runs.edits import Edits, edited_details, edited_labels, read_edits
 from dcfsc.runs.export import export_run, folder_names, read_samples
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.life import EDITS

@@ -15,6 +15,7 @@ from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
 from dcfsc.report import Details
+from dcfsc.report.cards import LOW
 from dcfsc.report.page import draw_page, file_links, sprites, write_page
 from dcfsc.report.sections import confusion, percent
 
@@ -24,7 +25,6 @@ from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference below which two runs are alike
 MOST_FLOWS, EXAMPLES = 60, 8
-LOW = 0.5  # confidence of a sample that another cluster may hold as well
 # What decides which run is better: the first that is known of both. Less error is better.
 CRITERIA = {
     "error": "has the lower error against the labels",

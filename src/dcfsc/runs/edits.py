@@ -20,12 +20,10 @@ import numpy as np
 from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.files import read_json
-from dcfsc.journal import RUN, filling, held
 from dcfsc.report import Details
 
-from .folder import Run, read_run
+from .folder import Run
 from .life import EDITS
-from .outputs import adopt_held
 
 FORMAT = 1
 LONGEST_NAME, LONGEST_FILE = 80, 1 << 22
@@ -50,8 +48,10 @@ class Edits:
         place = np.repeat(np.arange(self.n_clusters)[:, None], 2, axis=1)
         object.__setattr__(self, "place", place)
         object.__setattr__(self, "names", {})
-        for step in (step for command in self.commands for step in command):
-            self._apply(step)
+        for command in self.commands:
+            for step in command:
+                self._apply(step)
+            self._check_names()
 
     def _apply(self, step: dict[str, list[Any]]) -> None:
         ((kind, values),) = step.items()
@@ -82,8 +82,10 @@ class Edits:
             members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
             if len(members) > 1:
                 edits = edits._and({"merge": members})
-        for cluster, name in names.items():
-            edits = edits._and({"name": [edits.find(cluster), name.strip()]})
+        named = [(edits.find(cluster), name.strip()) for cluster, name in names.items()]
+        if len(dict(named)) < len(named):
+            raise InputError("a cluster is named twice, by its number and by its name.")
+        edits = edits._and(*({"name": [*pair]} for pair in named))
         same = np.array_equal(edits.place, self.place) and edits.names == self.names
         return self if same else edits
 
@@ -106,8 +108,8 @@ class Edits:
         more = ", ..." if self.clusters[20:] else ""
         raise InputError(f"there is no cluster {text!r}; there are {shown}{more}.")
 
-    def _and(self, step: dict[str, list[Any]]) -> Edits:
-        return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], step)))
+    def _and(self, *steps: dict[str, list[Any]]) -> Edits:
+        return replace(self, commands=(*self.commands[:-1], (*self.commands[-1], *steps)))
 
     def _is_split(self, cluster: int) -> bool:
         """Whether a cluster of the fit was split, and the rest of it has its number."""
@@ -124,11 +126,20 @@ class Edits:
             raise InputError(
                 f"{name[:40]!r} cannot name a cluster; give 1 to {LONGEST_NAME} characters."
             )
-        taken = [k for k, other in self.names.items() if other == name and k != cluster]
-        if taken or (name.isascii() and name.isdigit()):
-            why = f"cluster {taken[0]} has it" if taken else "it is a number"
-            raise InputError(f"the name {name!r} cannot be given: {why}.")
+        if name.isascii() and name.isdigit():
+            raise InputError(f"the name {name!r} cannot be given: it is a number.")
         self.names[cluster] = name
+
+    def _check_names(self) -> None:
+        """Two clusters may have one name within a command, which can so swap names; not after."""
+        known: dict[str, int] = {}
+        for cluster, name in self.names.items():
+            if (other := known.setdefault(name, cluster)) != cluster:
+                raise InputError(
+                    f"clusters {other} and {cluster} cannot both have the name {name!r}; give one "
+                    f"of them another, as in {cluster}=NAME, or merge them with --merge "
+                    f"{other},{cluster}."
+                )
 
     def _merge(self, first: int, *others: int) -> None:
         self.place[np.isin(self.place, others)] = first
@@ -169,6 +180,7 @@ def read_edits(run: Run) -> Edits:
                 if not _is_step(step, edits):
                     raise ValueError("no step")
                 edits._apply(step)
+        where = "in commands"
         return Edits(K, tuple(map(tuple, content["commands"])))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
@@ -193,31 +205,6 @@ def _is_step(step: Any, edits: Edits) -> bool:
         return known and len(set(values)) == len(values)
     last = isinstance(values[1], str) if kind == "name" else values[1] == edits._next()
     return known and last and len(values) == 2
-
-
-def edit_run(
-    folder: Path,
-    names: Mapping[str, str],
-    merges: Sequence[Sequence[str]] = (),
-    splits: Sequence[str] = (),
-    *,
-    undo: bool = False,
-) -> Edits:
-    """Edit a run's clusters, or undo the last edit; the edits that there are then."""
-    read_run(folder)  # says in one line what is wrong with it
-    with held(folder):
-        adopt_held(folder)
-        run = read_run(folder)
-        before = read_edits(run)
-        edits = before.undone() if undo else before.extended(names, merges, splits)
-        if edits.has_splits:
-            run.details()  # knows the halves
-        if edits != before:
-            content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
-            with filling(folder, RUN, removes=()) as place:
-                text = json.dumps(content, indent=2) + "\n"
-                (place / EDITS).write_text(text, encoding="utf-8")
-    return edits
 
 
 def edited_labels(run: Run, edits: Edits) -> np.ndarray:
