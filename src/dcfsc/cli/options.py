@@ -15,6 +15,7 @@ from dcfsc.errors import InputError, plain_number
 if TYPE_CHECKING:
     from dcfsc.io import Dataset
     from dcfsc.io.images import Reading
+    from dcfsc.io.table_reading import TableReading
 
 # The panels of --help
 DATA, METHOD, IMAGES, TRAINING, OUTPUT = "Data", "Method", "Images", "Training", "Output"
@@ -85,10 +86,15 @@ def load_samples(
     color: bool | None,
     skip_broken: bool,
     seed: Any,
-    reading: Reading | None = None,
+    reading: Reading | TableReading | None = None,
+    **table: Any,
 ) -> Dataset:
-    """Load DATA with the given options; ``reading`` applies where an option is not set."""
+    """Load DATA with the given options; ``reading`` applies where an option is not set.
+
+    ``table`` are the options of tables.
+    """
     from dcfsc.io import load
+    from dcfsc.io.images import Reading
     from dcfsc.parameters import SEED
     from dcfsc.progress import stage
 
@@ -99,9 +105,9 @@ def load_samples(
         if match is None:
             raise InputError(f"--size takes HEIGHTxWIDTH, as in 32x32; got {size[:40]!r}.")
         height_width = int(match[1]), int(match[2])
-    if reading is not None and color is not None:
+    if isinstance(reading, Reading) and color is not None:
         reading = replace(reading, gray=not color)
-    if height_width is not None and reading is not None:
+    if height_width is not None and isinstance(reading, Reading):
         # of a run the colors and the levels stay; what an encoder would read is not asked for
         plain = replace(reading, size=height_width, crop=1.0, keep_aspect=False)
         reading = plain if reading.levels else None
@@ -115,6 +121,7 @@ def load_samples(
         gray=None if color is None else not color,
         skip_broken=skip_broken,
         reading=reading,
+        **table,
         **generated,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from dcfsc.errors import InputError, reason, writable
 from dcfsc.io.images import Reading
 from dcfsc.io.streamed import unmasked
+from dcfsc.io.table_reading import TableReading
 
 EXPANSION = 500  # deflate comes near a thousandth only where nearly all bytes are the same
 HARMLESS_BYTES = 1 << 26  # however small its file
@@ -40,12 +41,17 @@ class Dataset:
         The columns of a table.
     notes : str
         What a reader of a number measured on these data must know.
-    reading : Reading or None
-        How images were read, or resized: what has to be done to new samples too.
+    reading : Reading, TableReading or None
+        How images were read, or resized, or a table's columns: what has to be done to new samples
+        too.
     photographs : bool
         Whether they come from a folder of color photographs.
     folder : str or None
         The folder that all ``paths`` are in.
+    ids : list of str, or None
+        What names each sample: a table's column of ids.
+    texts : list of str, or None
+        The texts, where texts are clustered.
     """
 
     name: str
@@ -55,16 +61,18 @@ class Dataset:
     label_names: list[str] | None = None
     notes: str = ""
     feature_names: list[str] | None = None
-    reading: Reading | None = None
+    reading: Reading | TableReading | None = None
     photographs: bool = False
     folder: str | None = None
+    ids: list[str] | None = None
+    texts: list[str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", writable(self.name))
         object.__setattr__(self, "X", unmasked(self.X, self.name))
         object.__setattr__(self, "y", unmasked(self.y, f"{self.name}: y"))
         object.__setattr__(self, "notes", writable(self.notes))
-        for field in ("paths", "label_names", "feature_names"):
+        for field in ("paths", "label_names", "feature_names", "ids"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
         if self.X.ndim not in (2, 3, 4):
@@ -79,6 +87,10 @@ class Dataset:
                 f"{self.name}: {len(self.X)} samples but labels of shape {self.y.shape}; "
                 "give one label for each sample."
             )
+        for field in ("ids", "texts"):
+            given = getattr(self, field)
+            if given is not None and len(given) != len(self.X):
+                raise InputError(f"{self.name}: {len(self.X)} samples but {len(given)} {field}.")
 
     def __len__(self) -> int:
         return len(self.X)
@@ -90,6 +102,11 @@ class Dataset:
             return self.paths
         top = writable(self.folder)
         return [str(Path(path).relative_to(top)) for path in self.paths]
+
+    @property
+    def sample_names(self) -> list[str] | None:
+        """What outputs call each sample: its id, else its relative path."""
+        return self.relative_paths if self.ids is None else self.ids
 
     @property
     def n_classes(self) -> int | None:

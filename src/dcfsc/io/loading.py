@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.io import arrays, folders, images, tables, text_tables
 from dcfsc.io.dataset import Dataset, encode_labels
 from dcfsc.io.subspaces import synthetic
+from dcfsc.io.table_reading import TableReading
 
 FILES: dict[str, Callable[..., Dataset]] = {
     ".npz": arrays.load_npz,
@@ -41,10 +42,15 @@ def load(
     spec: str | Path,
     *,
     labels: str | None = None,
+    id: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+    missing: str | None = None,
+    transpose: bool = False,
     size: tuple[int, int] | None = None,
     gray: bool | None = None,
     skip_broken: bool = False,
-    reading: images.Reading | None = None,
+    reading: images.Reading | TableReading | None = None,
     **options: Any,
 ) -> Dataset:
     """Load samples from a file or a folder of images, or a small set by its name.
@@ -63,6 +69,16 @@ def load(
         and for .npy and folders, also the path of an .npy or .csv with one label a sample. By
         default an array or column called y, label, labels, gnd or target, and in a folder of
         images the sub-folders; "none" for no labels (such a column is then a feature).
+    id : str, optional
+        The column of a table that names the samples.
+    columns, ignore : str or list of str, optional
+        The columns of a table to cluster, and to leave out, by name or by pattern, as in "x_*".
+        By default all columns of numbers, or one of vectors.
+    missing : "drop-rows" or "median", optional
+        Leave rows with missing values out, or fill in the medians of the columns. By default
+        missing values are an error.
+    transpose : bool
+        The rows of the table are features, as genes are, and its columns samples.
     size : (height, width), optional
         Bring images to this size (bicubic). Without it a folder whose images differ in size, or
         have more than 4,096 values, is read at a working size of at most 1,024 pixels
@@ -72,17 +88,22 @@ def load(
         if any image has some, as up to 32 images of the folder show.
     skip_broken : bool
         Leave broken images of a folder out, with a warning.
-    reading : Reading, optional
-        Read a folder of images in just this way, each file when it is used; for encoders.
+    reading : Reading or TableReading, optional
+        Read a folder of images in just this way, each file when it is used; or a table, as another
+        one was read.
     **options
         For "synthetic" the parameters of :func:`synthetic`; for .npz and .mat ``key``, the array of
         the samples; for tables ``header`` (bool).
     """
     size = images.check_size(size)
+    table = {"id": id, "columns": columns, "ignore": ignore, "missing": missing}
+    options |= {name: value for name, value in table.items() if value is not None}
+    options |= {"transpose": True} if transpose else {}
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
     if not named and path.is_dir():
-        options |= {"size": size, "gray": gray, "skip_broken": skip_broken, "reading": reading}
+        options |= {"size": size, "gray": gray, "skip_broken": skip_broken}
+        options["reading"] = reading if isinstance(reading, images.Reading) else None
     elif gray is not None or skip_broken:
         name = "skip_broken" if gray is None else "gray" if gray else "color"
         raise InputError(f"{name} is for folders of images, and has no effect on {spec}.")
@@ -92,7 +113,7 @@ def load(
         where = error.filename or spec
         raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
     if data.reading is None:  # no files of images
-        if size is None and reading is not None and data.X.ndim > 2:
+        if size is None and isinstance(reading, images.Reading) and data.X.ndim > 2:
             size = reading.size
         if size is not None:
             X = images.resize(data.X, size, str(spec))

@@ -17,6 +17,7 @@ from dcfsc.estimators.persistence import encode_parameter
 from dcfsc.io import Dataset
 from dcfsc.io.digest import digest_of, digest_of_labels
 from dcfsc.io.images import Reading, check_size
+from dcfsc.io.table_reading import TableReading
 from dcfsc.io.working_size import FULL
 from dcfsc.machine import machine, resolve_device, versions
 from dcfsc.selection import Suggestion
@@ -79,12 +80,14 @@ def describe_data(data: Dataset) -> dict[str, Any]:
     }
 
 
-def reading_of(record: dict[str, Any]) -> Reading | None:
-    """How the images of a run were read; None where they were not, or the record is older."""
+def reading_of(record: dict[str, Any]) -> Reading | TableReading | None:
+    """How the images or the table of a run were read; None in the record of an older run."""
     values = record["data"].get("reading")
     if not isinstance(values, dict):
         return None
     try:
+        if "features" in values:
+            return TableReading.from_record(values)
         size = check_size(tuple(values["size"]))
         low, high = map(int, values.get("levels", FULL))
         whole = size is not None and low < high
