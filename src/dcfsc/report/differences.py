@@ -77,18 +77,19 @@ def _block_means(
     X: Any, parts: np.ndarray, n_parts: int, block: slice, rows: int
 ) -> ColumnMeans:
     n = len(parts)
-    offset = np.asarray(X[:rows], np.float64)[:, block].mean(axis=0)
-    sums = np.zeros((n_parts, len(offset)))
-    squares = np.zeros(len(offset))
+    offset = np.asarray(X[:rows])[:, block].astype(np.float64).mean(axis=0)
+    sums, squares = np.zeros((n_parts, len(offset))), np.zeros(len(offset))
     for start in range(0, n, rows):
         values = np.asarray(X[start : start + rows])[:, block].astype(np.float64) - offset
         count = len(values)
         one_hot = (np.ones(count), (parts[start : start + count], np.arange(count)))
         sums += sp.csr_array(one_hot, shape=(n_parts, count)) @ values
-        squares += np.square(values).sum(axis=0)
+        with np.errstate(over="ignore"):
+            squares += np.square(values).sum(axis=0)
     mean = sums.sum(axis=0) / n
     sizes = np.maximum(np.bincount(parts, minlength=n_parts), 1)[:, None]
-    deviation = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = np.nan_to_num(np.sqrt(np.maximum(squares / n - mean**2, 0.0)))
     # of a constant column only the rounding of its mean is left
     deviation[deviation <= 1e-12 * np.abs(offset)] = 0.0
     columns = np.arange(block.start, block.stop)

@@ -72,7 +72,8 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
             if len(details.profile):
                 write_differences(place / life.DIFFERENCES, details)
         with filling(folder, RUN, removes=()) as place:
-            write_report(place / life.REPORT, record, details, base=folder.absolute())
+            options = {"ids": data.sample_names, "base": folder.absolute()}
+            write_report(place / life.REPORT, record, details, **options)
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
         warnings.warn(
             f"the run is saved in {folder}, but its report could not be made: "
