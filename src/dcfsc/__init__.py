@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         plot_lambda_path,
         plot_spectrum,
     )
+    from .runs.pages import show, write_report
     from .runs.prediction import load
 
 _OTHERS = {
@@ -47,7 +48,9 @@ _OTHERS = {
     "plot_history": ".report.plots",
     "plot_lambda_path": ".report.plots",
     "plot_spectrum": ".report.plots",
+    "show": ".runs.pages",
     "suggest_k": ".estimators.suggest",
+    "write_report": ".runs.pages",
 }
 _ROOMS = (
     "affinity",
@@ -96,7 +99,9 @@ __all__ = [
     "plot_history",
     "plot_lambda_path",
     "plot_spectrum",
+    "show",
     "suggest_k",
+    "write_report",
 ]
 
 

@@ -80,6 +80,14 @@
     container.append(make("h4", {}, "Nearest by affinity"), strip);
   };
 
+  // In a notebook's frame, a link to a place on this page would open the notebook in it.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (!link || location.protocol !== "about:") return;
+    event.preventDefault();
+    document.querySelector(link.getAttribute("href")).scrollIntoView();
+  });
+
   // The dialog for strips; inside the inspector a neighbor takes its place -----------------
 
   const dialog = document.getElementById("sample");
