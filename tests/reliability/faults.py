@@ -182,6 +182,7 @@ COMMANDS = {
     ),
     "predict": Command(PREDICT, ((*CLOSED, "--no-report"),), again=("run/predictions-2.csv",)),
     "report": Command(("report", "run"), (CLOSED,)),
+    "report with a map": Command(("report", "run", "--map", "run/map.svg"), (CLOSED,)),
     "name": Command(("name", "run", "0=zebras", "--merge", "1,2", "--split", "0"), (CLOSED,)),
     "export a table": Command((*EXPORT, "csv"), (CLOSED, ("name", "run", "0=zebras"))),
     "export links": Command((*EXPORT, "folders"), (PICTURES,)),

@@ -221,7 +221,7 @@ def test_comparison_shows_who_moved_where(
     link = browser.run("document.querySelector('#moved a').href")
     assert link.startswith("file:")
     verdict = browser.run("document.getElementById('verdict').textContent")
-    assert "has the lower error" in verdict
+    assert "differs less from the given labels" in verdict
 
 
 def test_a_run_is_named_exported_and_compared(
