@@ -342,7 +342,11 @@ def check(
         if state_of(place / run) is State.WHOLE:
             read_run(place / run)  # as the next command does, where the last removal failed
     left = content(place, command.ignored)
-    late = ("report.html", "details.npz", *(("differences.csv",) if command.words[0] == "fit" else ()))
+    late = (
+        "report.html",
+        "details.npz",
+        *(("differences.csv",) if command.words[0] == "fit" else ()),
+    )
     whole = {k: v for k, v in expected.items() if not k.endswith(late)}
     missing = {k for k, v in whole.items() if left.get(k, "nothing") != v}
     more = set(left) - set(expected) - set(command.again)

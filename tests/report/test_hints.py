@@ -42,4 +42,3 @@ def test_clusters_that_hardly_hang_together_may_be_two(details: Details) -> None
     assert split_hints(done, [0, 1, 2, 3]) == []
     alone = replace(loose, parts=np.where(np.arange(120) == 0, 1, 2 * (parts // 2)))
     assert split_hints(alone, [0, 1, 2]) == []  # one sample is no part
-

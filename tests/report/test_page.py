@@ -190,7 +190,7 @@ def test_record_of_few_facts_is_enough(details: Details, image_run: Run) -> None
     Tree(page)
     assert image_run.record["method"] in page
     assert "cpu, ? threads" in page
-    assert "<dt>Time</dt><dd class=\"\">90.0 s</dd>" in page
+    assert '<dt>Time</dt><dd class="">90.0 s</dd>' in page
     assert "<dt>Seed</dt>" not in page
 
 

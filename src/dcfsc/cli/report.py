@@ -31,21 +31,20 @@ def report(
     """Make the report of a run again from its saved files."""
     from dcfsc.report import with_images
     from dcfsc.runs.folder import read_run
-    from dcfsc.runs.reporting import draw, draw_map, map_of, page_of
+    from dcfsc.runs.reporting import draw, draw_map, page_of
 
     if data is None and not (size is None and color is None and not skip_broken):
         raise InputError("--size, --color, --gray and --skip-broken are for --data; add it.")
     saved = read_run(run)
     rule: dict[str, Any] = {"overwrite": overwrite, "inputs": options.sources(data)}
     page = page_of(saved, out, **rule)
-    picture = None if map_file is None else map_of(saved, map_file, **rule)
     details = saved.details()
     if data is not None:
         samples = options.load_samples(data, None, size, color, skip_broken, saved.record["seed"])
         details = with_images(details, samples.X, samples.name)
-    if picture is not None:
-        draw_map(saved, picture)
+    if map_file is not None:
+        draw_map(saved, map_file, **rule)
     draw(saved, page, details, absolute_paths)
     if not quiet:
-        drawn = [] if picture is None else [("map", str(picture.target))]
+        drawn = [] if map_file is None else [("map", str(map_file))]
         output.print_facts([("run", str(run)), *drawn, output.report_fact(page.target)])

@@ -94,7 +94,7 @@ class Details:
     feature_names: Annotated[np.ndarray, Kind("U", "F")]
     values: Annotated[np.ndarray, Kind("f", "Tg")] = field(default_factory=lambda: np.zeros((0, 0)))
     value_names: Annotated[np.ndarray, Kind("U", "g")] = field(
-        default_factory=lambda: np.zeros(0, np.str_)
+        default_factory=lambda: np.zeros(0, "U")
     )
 
     def __post_init__(self) -> None:

@@ -69,13 +69,11 @@ def column_means(X: Any, parts: np.ndarray, n_clusters: int) -> ColumnMeans:
         if width > ALL_COLUMNS:
             known = _joined(kept)
             strongest = differences(known, sizes, fitted).strongest(each)
-            kept = [_chosen(known, np.unique(strongest))]
+            kept = [ColumnMeans(*(field[..., np.unique(strongest)] for field in known))]
     return _joined(kept)
 
 
-def _block_means(
-    X: Any, parts: np.ndarray, n_parts: int, block: slice, rows: int
-) -> ColumnMeans:
+def _block_means(X: Any, parts: np.ndarray, n_parts: int, block: slice, rows: int) -> ColumnMeans:
     n = len(parts)
     offset = np.asarray(X[:rows])[:, block].astype(np.float64).mean(axis=0)
     sums, squares = np.zeros((n_parts, len(offset))), np.zeros(len(offset))
@@ -97,19 +95,15 @@ def _block_means(
 
 
 def _joined(blocks: list[ColumnMeans]) -> ColumnMeans:
-    if len(blocks) == 1:
-        return blocks[0]
-    return ColumnMeans(*(np.concatenate(field, axis=-1) for field in zip(*blocks, strict=True)))
-
-
-def _chosen(known: ColumnMeans, columns: np.ndarray) -> ColumnMeans:
-    return ColumnMeans(*(field[..., columns] for field in known))
+    return ColumnMeans(*(np.concatenate(fields, axis=-1) for fields in zip(*blocks, strict=True)))
 
 
 def differences(known: ColumnMeans, sizes: np.ndarray, clusters: np.ndarray) -> Differences:
     """How clusters differ that groups of ``sizes`` (G,) make up, group g in ``clusters[g]``."""
     n_clusters = int(clusters.max()) + 1
-    member = sp.csr_array((sizes, (clusters, np.arange(len(sizes)))), shape=(n_clusters, len(sizes)))
+    member = sp.csr_array(
+        (sizes, (clusters, np.arange(len(sizes)))), shape=(n_clusters, len(sizes))
+    )
     count = np.bincount(clusters, weights=sizes, minlength=n_clusters)[:, None]
     n = sizes.sum()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -8,9 +8,9 @@ backend) never change.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,18 +153,12 @@ def draw_map(
     return ax
 
 
-def write_map(
-    path: str | os.PathLike[str],
-    kind: str,
-    places: np.ndarray,
-    codes: np.ndarray,
-    titles: Sequence[str],
-) -> None:
-    """Write :func:`draw_map` as a file of this kind, one of ``PICTURES``."""
+def write_map(path: Path, kind: str, *drawn: Any) -> None:
+    """Write what :func:`draw_map` draws as a file of this kind, one of ``PICTURES``."""
     with _matplotlib():
         from matplotlib.figure import Figure
     figure = Figure(figsize=(7.5, 6), layout="constrained")
-    draw_map(places, codes, titles, figure.subplots())
+    draw_map(*drawn, figure.subplots())
     figure.savefig(path, format=kind, dpi=200)
 
 

@@ -5,9 +5,8 @@ The fit writes them, and so does every edit: ``labels.csv`` stays as it was fitt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +14,6 @@ from dcfsc.report import Details
 
 from .tables import certainty_columns, no_formula, write_table
 
-DIFFERENCES_HEADER = (
-    *("cluster", "column", "mean_inside", "mean_outside"),
-    *("standardized_difference", "share_explained"),
-)
 STRONGEST = 1_000  # columns of each cluster
 
 
@@ -27,31 +22,29 @@ def write_clusters(
     ids: Sequence[str] | None,
     clusters: np.ndarray,
     names: Sequence[str],
-    confidence: np.ndarray,
-    next_best: np.ndarray,
+    *sure: np.ndarray,
 ) -> None:
     """One row a sample: id (a path, or the row), cluster, its name, confidence, next best."""
-    write_table(
-        path,
-        {
-            "id": range(len(clusters)) if ids is None else map(no_formula, ids),
-            "cluster": clusters.tolist(),
-            "name": map(no_formula, names),
-            **certainty_columns(confidence, next_best),
-        },
-    )
+    columns = {
+        "id": range(len(clusters)) if ids is None else map(no_formula, ids),
+        "cluster": clusters.tolist(),
+        "name": map(no_formula, names),
+    }
+    write_table(path, {**columns, **certainty_columns(*sure)})
 
 
 def write_differences(path: Path, details: Details) -> None:
     """What sets each cluster apart, the strongest columns first; see ``report.differences``."""
-    columns = zip(*_differences(details), strict=True)
-    write_table(path, dict(zip(DIFFERENCES_HEADER, columns, strict=True)))
-
-
-def _differences(details: Details) -> Iterator[tuple[Any, ...]]:
     apart, names = details.differences(), [no_formula(n) for n in details.feature_names.tolist()]
     strongest = apart.strongest(STRONGEST)
-    for k in np.unique(details.labels).tolist():
-        for j in strongest[k].tolist():
-            means = (f"{values[k, j]:.8g}" for values in (apart.inside, apart.outside))
-            yield k, names[j], *means, f"{apart.standardized[k, j]:.4f}", f"{apart.explained[j]:.4f}"
+    clusters = np.unique(details.labels)
+    k, j = np.repeat(clusters, strongest.shape[1]), strongest[clusters].ravel()
+    columns = {
+        "cluster": k.tolist(),
+        "column": [names[i] for i in j],
+        "mean_inside": (f"{value:.8g}" for value in apart.inside[k, j]),
+        "mean_outside": (f"{value:.8g}" for value in apart.outside[k, j]),
+        "standardized_difference": (f"{value:.4f}" for value in apart.standardized[k, j]),
+        "share_explained": (f"{value:.4f}" for value in apart.explained[j]),
+    }
+    write_table(path, columns)

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from dcfsc import spectral
 from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, thumbnails
-from dcfsc.report.differences import column_means, differences
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
+from dcfsc.report.differences import column_means, differences
 from dcfsc.report.drawing import block_means, cluster_mass, plane_view
 from dcfsc.report.thumbnails import affordable
 

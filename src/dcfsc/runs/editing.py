@@ -42,8 +42,8 @@ def edit_run(
             content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
             text = json.dumps(content, indent=2) + "\n"
             (place / EDITS).write_text(text, encoding="utf-8")
-            sure = samples.confidence, samples.next_best
-            write_clusters(place / CLUSTERS, samples.ids, samples.clusters, samples.names, *sure)
+            sure = samples.names, samples.confidence, samples.next_best
+            write_clusters(place / CLUSTERS, samples.ids, samples.clusters, *sure)
             if samples.details is not None and len(samples.details.profile):
                 write_differences(place / DIFFERENCES, samples.details)
     return edits

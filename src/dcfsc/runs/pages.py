@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,13 @@ from .record import describe_result, describe_run
 from .request import RunRequest
 
 
+@dataclass(frozen=True)
 class Page:
     """A report in memory; a notebook shows it where it is the value of a cell."""
 
-    def __init__(self, html: str, title: str, height: int):
-        self.html, self.title, self.height = html, title, height
-
-    def __repr__(self) -> str:
-        return f"Page({self.title!r}, {len(self.html) / 1e6:.1f} MB)"
+    html: str = field(repr=False)
+    title: str
+    height: int = 800
 
     def _repr_html_(self) -> str:
         """The page in a frame that can reach nothing of the notebook."""
@@ -43,30 +43,16 @@ class Page:
 
 
 def write_report(
-    model: Any,
-    X: Any,
-    path: str | os.PathLike[str],
-    *,
-    y: Any = None,
-    names: Mapping[int, str] | None = None,
-    ids: Sequence[Any] | None = None,
-    overwrite: bool = False,
+    model: Any, X: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
 ) -> None:
     """Write the report of a fitted estimator as one HTML page.
 
     Parameters
     ----------
-    model : fitted estimator, or a pipeline that ends in one
-        A loaded model has no graph and cannot be drawn.
-    X : array, data frame or :class:`dcfsc.io.Dataset`
-        What it was fitted on. The columns of a frame name the features, its index the samples.
+    model, X, **options : see :func:`show`
     path : file
-    y : labels (N,), or None
-        Compared with the clusters on the page.
-    names : mapping of clusters to names, or None
-    ids : names (N,) of the samples, or None
     overwrite : bool
-        Whether to replace a file; it is kept as ``NAME.bak``.
+        Whether to write where there is a file already; that one is kept as ``NAME.bak``.
 
     Examples
     --------
@@ -77,12 +63,12 @@ def write_report(
     >>> write_report(model, data.X, "digits.html", names={0: "zeros"})
     """
     if os.path.lexists(path) and not overwrite:
+        kept = f"{Path(path).name}.bak"
         raise InputError(
-            f"{path} exists; give another path, or overwrite=True: it is then kept as "
-            f"{Path(path).name}.bak."
+            f"{path} exists; give another path, or overwrite=True to keep it as {kept}."
         )
     output = Output(path, overwrite=overwrite)
-    page = _drawn(model, X, y, names, ids, Path(path).absolute().parent)
+    page = show(model, X, base=Path(path).absolute().parent, **options)
     with output.open() as part:
         write_page(part, page.html)
 
@@ -94,59 +80,51 @@ def show(
     y: Any = None,
     names: Mapping[int, str] | None = None,
     ids: Sequence[Any] | None = None,
-    height: int = 800,
+    base: Path | None = None,
 ) -> Page:
-    """The report of a fitted estimator, for a notebook.
+    """The report of a fitted estimator; Jupyter shows it where it is the last line of a cell.
 
-    In Jupyter, make it the last line of a cell, or pass it to ``display``. The parameters are those
-    of :func:`write_report`; ``height`` is that of the frame, in pixels.
+    Parameters
+    ----------
+    model : fitted estimator, or a pipeline that ends in one
+        A loaded model has no graph, and so no report.
+    X : array, data frame or :class:`dcfsc.io.Dataset`
+        What it was fitted on. Columns of a frame name the features, and its index the samples.
+    y : labels (N,), or None
+        Compared with the clusters.
+    names : mapping of clusters to names, or None
+    ids : names (N,) of the samples, or None
+    base : folder from which links lead to image files; None for no links
     """
-    page = _drawn(model, X, y, names, ids)
-    page.height = height
-    return page
-
-
-def _drawn(
-    model: Any, X: Any, y: Any, names: Any, ids: Any, base: Path | None = None
-) -> Page:
     estimator = model[-1] if isinstance(model, Pipeline) else model
-    title = type(estimator).__name__
-    if not hasattr(estimator, "affinity_matrix_") or not hasattr(estimator, "_partition"):
+    method = type(estimator).__name__
+    if not hasattr(estimator, "affinity_matrix_"):
         raise InputError(
-            f"a report needs a fitted clusterer; {title} has no affinity_matrix_ (a loaded model "
+            f"a report needs a fitted clusterer; {method} has no affinity_matrix_ (a loaded model "
             "has none: fit it, or use 'dcfsc report' on its run)."
         )
-    data = _dataset(X, y, ids)
+    data, K = _dataset(X, y, ids), estimator.n_clusters_
     if len(data) != len(estimator.labels_):
         raise InputError(
-            f"X has {len(data)} samples, but {title} was fitted on {len(estimator.labels_)}; give "
-            "the same samples in the same order."
+            f"X has {len(data)} samples; {method} was fitted on {len(estimator.labels_)}."
         )
-    unknown = sorted(set(names or {}) - set(range(estimator.n_clusters_)))
-    if unknown:
-        raise InputError(
-            f"names has cluster {unknown[0]!r}; clusters are 0 to {estimator.n_clusters_ - 1}."
-        )
-    asked = clone(estimator).set_params(n_clusters=estimator.n_clusters_)  # it may have been "auto"
-    record = describe_run(RunRequest(data, title, {}), asked, None, None)
+    if unknown := [k for k in names or () if k not in range(K)]:
+        raise InputError(f"names has the cluster {unknown[0]!r}; there are 0 to {K - 1}.")
+    asked = clone(estimator).set_params(n_clusters=K)  # it may have been "auto"
+    record = describe_run(RunRequest(data, method, {}), asked, None, None)
     record |= describe_result(data, estimator)
     details = describe_details(estimator, data)
-    options = {"names": names, "ids": data.sample_names, "base": base}
-    return Page(render(record, details, **options), f"{data.name}: {title}", 800)
+    return Page(render(record, details, names=names, ids=data.sample_names, base=base), method)
 
 
 def _dataset(X: Any, y: Any, ids: Any) -> Dataset:
     if isinstance(X, Dataset):
         return X
-    columns, index = getattr(X, "columns", None), getattr(X, "index", None)
-    if ids is None and columns is not None and index is not None:
-        ids = index
-    classes, labels = (None, None) if y is None else encode_labels(y, "y")
-    return Dataset(
-        "Samples",
-        np.asarray(X) if columns is not None else X,
-        classes,
-        label_names=labels,
-        feature_names=None if columns is None else [str(name) for name in columns],
-        ids=None if ids is None else [str(name) for name in ids],
-    )
+    columns, known = getattr(X, "columns", None), {}
+    if columns is not None:
+        known["feature_names"] = [str(name) for name in columns]
+        ids = getattr(X, "index", None) if ids is None else ids
+    if y is not None:
+        known["y"], known["label_names"] = encode_labels(y, "y")
+    ids = None if ids is None else [str(name) for name in ids]
+    return Dataset("Samples", X if columns is None else np.asarray(X), ids=ids, **known)

@@ -32,20 +32,13 @@ def draw(
         write_report(part, run.record, present, clusters=edits.clusters, base=base, **options)
 
 
-def map_of(run: Run, target: Path, **options: Any) -> Output:
-    """The picture of the map, a file whose kind its ending says."""
-    if target.suffix[1:].lower() not in PICTURES:
-        kinds = ", ".join(f".{kind}" for kind in PICTURES)
-        raise InputError(f"--map takes a file that ends in one of {kinds}; got {target.name!r}.")
-    return output_of(run.folder, target, **options)
-
-
-def draw_map(run: Run, output: Output) -> None:
-    """Draw the map of all samples, with axes and a legend."""
-    edits = read_edits(run)
+def draw_map(run: Run, target: Path, **options: Any) -> None:
+    """Draw the map of all samples, with axes and a legend, as the kind that the ending says."""
+    if (kind := target.suffix[1:].lower()) not in PICTURES:
+        raise InputError(f"--map takes a .svg, .pdf or .png file; got {target.name!r}.")
+    output, edits = output_of(run.folder, target, **options), read_edits(run)
     present = edited_details(run.details(), edits)
     titles = [edits.title(k) for k in range(max(edits.clusters) + 1)]
-    kind = output.target.suffix[1:].lower()
     with output.open() as part:
         write_map(part, kind, present.view, present.labels, titles)
 

@@ -47,9 +47,9 @@ def write_run(
         record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
-        titles = [str(k) for k in estimator.labels_]
-        sure_of = estimator.confidence_, estimator.next_best_
-        write_clusters(place / life.CLUSTERS, data.sample_names, estimator.labels_, titles, *sure_of)
+        labels = estimator.labels_
+        of_each = labels, labels.astype(str).tolist(), estimator.confidence_, estimator.next_best_
+        write_clusters(place / life.CLUSTERS, data.sample_names, *of_each)
         if data.paths is not None:
             remember(place / RECORD)
     for name in renames.values():
