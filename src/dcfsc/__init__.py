@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         plot_lambda_path,
         plot_spectrum,
     )
+    from .runs.pages import show, write_report
     from .runs.prediction import load
     from .runs.predictor import Predictor
 
@@ -49,7 +50,9 @@ _OTHERS = {
     "plot_history": ".report.plots",
     "plot_lambda_path": ".report.plots",
     "plot_spectrum": ".report.plots",
+    "show": ".runs.pages",
     "suggest_k": ".estimators.suggest",
+    "write_report": ".runs.pages",
 }
 _ROOMS = (
     "affinity",
@@ -99,7 +102,9 @@ __all__ = [
     "plot_history",
     "plot_lambda_path",
     "plot_spectrum",
+    "show",
     "suggest_k",
+    "write_report",
 ]
 
 

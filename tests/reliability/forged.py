@@ -48,7 +48,7 @@ from dcfsc.features.text_encoders import open_text_encoder
 from dcfsc.io import Dataset, feature_cache, load
 from dcfsc.journal import digest
 from dcfsc.runs.compare import compare_runs
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.executor import execute
 from dcfsc.runs.export import export_run
 from dcfsc.runs.folder import read_run

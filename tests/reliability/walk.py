@@ -108,7 +108,8 @@ def _download(place: str) -> None:
 EXPORT_TO = ("export", "../run", "--to")
 PREDICT = ("predict", "../run", PHOTOS, "--device", "cpu")
 LIST = "../run/.dcfsc.json"
-EDITS = (LIST, "../run/edits.json", "../run/report.html")
+EDITED = ("edits.json", "clusters.csv", "differences.csv", "report.html")
+EDITS = (LIST, *(f"../run/{name}" for name in EDITED))
 COMMANDS = {
     "fit": Command((*FIT, "--no-report")),
     "fit and report": Command(FIT),
@@ -131,6 +132,13 @@ COMMANDS = {
         renews=(LIST, "../run/report.html"),
     ),
     "report --out": Command(("report", "../run"), renews=(LIST,)),
+    "report --map": Command(
+        ("report", "../run", "--map", "../run/map.svg"),
+        place="../run/map.svg",
+        out=False,
+        in_run=True,
+        renews=(LIST, "../run/report.html", "../run/map.svg"),
+    ),
     "export links": Command((*EXPORT_TO, "folders")),
     "export copies": Command((*EXPORT_TO, "folders", "--copy")),
     "export links, beside the run": Command(

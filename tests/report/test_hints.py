@@ -1,14 +1,13 @@
-"""Hints and profiles from details that are made up."""
+"""Hints from details that are made up."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from dcfsc.report import Details
-from dcfsc.report.cards import cluster_means, merge_hints, profiles, split_hints
+from dcfsc.report.cards import merge_hints, split_hints
 
 
 def with_coupling(details: Details, *rows: list[float]) -> Details:
@@ -43,33 +42,3 @@ def test_clusters_that_hardly_hang_together_may_be_two(details: Details) -> None
     assert split_hints(done, [0, 1, 2, 3]) == []
     alone = replace(loose, parts=np.where(np.arange(120) == 0, 1, 2 * (parts // 2)))
     assert split_hints(alone, [0, 1, 2]) == []  # one sample is no part
-
-
-def test_profiles_are_the_largest_deviations_first(details: Details) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(3.0, 2.0, (120, 8))
-    X[:, 5] += 4.0 * (details.labels == 1)
-    X[:, 7] = 1.0  # tells nothing
-    parts = 2 * details.labels + rng.integers(0, 2, 120)
-    means = np.stack([X[parts == p].mean(axis=0) for p in range(6)])
-    table = replace(
-        details,
-        parts=parts.astype(np.int32),
-        profile=np.vstack([means, X.mean(axis=0), X.std(axis=0)]).astype(np.float32),
-        feature_names=np.array([f"f{j}" for j in range(8)]),
-    )
-    expected = np.stack([X[details.labels == k].mean(axis=0) for k in range(3)])
-    np.testing.assert_allclose(cluster_means(table, 3), expected, rtol=1e-5)
-    found = profiles(table, 3)
-    assert found[1][0]["name"] == "f5"
-    z = (expected[1, 5] - X[:, 5].mean()) / X[:, 5].std()
-    assert found[1][0]["z"] == pytest.approx(z, rel=1e-4)
-    for features in found:
-        sizes = [abs(feature["z"]) for feature in features]
-        assert sizes == sorted(sizes, reverse=True)
-        assert len(features) <= 5
-        assert "f7" not in [feature["name"] for feature in features]
-    merged = replace(table, labels=np.where(details.labels == 2, 0, details.labels))
-    both = X[details.labels != 1].mean(axis=0)
-    np.testing.assert_allclose(cluster_means(merged, 3)[0], both, rtol=1e-5)
-    assert profiles(details, 3) == [[], [], []]  # images have none

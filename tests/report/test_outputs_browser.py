@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import os
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 from dcfsc.cli import app
 from dcfsc.io import Dataset, load
 from dcfsc.runs.folder import Run, read_run
+from dcfsc.runs.pages import Page
 
 pytestmark = pytest.mark.slow
 
@@ -118,27 +120,94 @@ def test_names_and_merged_clusters_are_on_the_page_and_in_the_download(
     assert {row["name"] for row in rows} == {"warm, <b>red</b>", "1"}
     with open(run.folder / "labels.csv", newline="") as file:
         fitted = [row["path"] for row in csv.DictReader(file)]
-    assert all(path.endswith(row["file"]) for path, row in zip(fitted, rows, strict=True))
+    assert [row["id"] for row in rows] == fitted
+    with open(run.folder / "clusters.csv", newline="") as file:
+        whole = list(csv.DictReader(file))
+    for name in ("id", "cluster", "name", "next_best"):
+        assert [row[name] for row in rows] == [row[name] for row in whole]
     assert all(0 <= float(row["confidence"]) <= 1 for row in rows)
     assert browser.problems == []
 
 
 @WIDTHS
-def test_profiles_name_the_features_that_tell_a_cluster(
+def test_columns_that_set_a_cluster_apart_are_named(
     browser: Browser, table_run: Run, width: int
 ) -> None:
     opened(browser, table_run.folder / "report.html", width)
     first = """[...document.querySelectorAll('.card')].map(card => [
-        card.querySelector('.profile th').textContent,
-        card.querySelector('.profile tr').lastElementChild.textContent])"""
+        card.querySelector('.profile tbody th').textContent,
+        card.querySelector('.profile tbody tr').children[4].textContent])"""
     found = browser.run(first)
     names = ["weight", "height", "<i>age</i>"]
     assert sorted(name for name, _ in found) == sorted(names)
     means = np.loadtxt(table_run.folder.parent / "table.csv", delimiter=",", skiprows=1)
-    for k, (name, z) in enumerate(found):
-        column = means[:, names.index(name)]
-        expected = (column[table_run.labels == k].mean() - column.mean()) / column.std()
-        assert float(z.split()[0]) == pytest.approx(expected, abs=0.051)
+    for k, (name, difference) in enumerate(found):
+        column, inside = means[:, names.index(name)], table_run.labels == k
+        expected = (column[inside].mean() - column[~inside].mean()) / column.std()
+        assert float(difference) == pytest.approx(expected, abs=0.051)
+
+
+def test_a_sample_has_its_measurements_beside_it(browser: Browser, table_run: Run) -> None:
+    opened(browser, table_run.folder / "report.html", 1280)
+    X = np.loadtxt(table_run.folder.parent / "table.csv", delimiter=",", skiprows=1)
+    browser.run("document.querySelector('.card .thumb').click()")
+    name = browser.run("document.querySelector('#sample h3').textContent")
+    facts = browser.run("""[...document.querySelectorAll('#sample h4 + .sample-facts div')].map(
+        d => [d.querySelector('dt').textContent, Number(d.querySelector('dd').textContent)])""")
+    assert [column for column, _ in facts] == [
+        *("weight", "height", "<i>age</i>", "noise", "more noise")
+    ]
+    row = X[int(name.removeprefix("Sample "))]
+    np.testing.assert_allclose([value for _, value in facts], row, rtol=1e-4)
+
+
+def test_all_samples_can_be_seen_a_page_at_a_time(browser: Browser, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 6)) * 0.1 + np.eye(2, 6)[np.repeat([0, 1], [620, 280])]
+    data = Dataset("rows", X, ids=[f"row-{i:03d}" for i in range(900)])
+    run = fit_run(data, "closed-form", {**GIVEN, "n_clusters": 2}, tmp_path / "run", report=True)
+    browser.open(run.folder / "report.html", 390)
+    larger = int(np.argmax(np.bincount(run.labels)))
+    shown = f"[...document.querySelectorAll('#all{larger} .thumb')].map(b => b.textContent)"
+    browser.run(f"document.querySelector('[data-cluster=\"{larger}\"]').click()")
+    counts = [len(browser.run(shown))]
+    while browser.run(f"!!document.querySelector('#all{larger} > button:not(.thumb)')"):
+        browser.run(f"document.querySelector('#all{larger} > button:not(.thumb)').click()")
+        counts.append(len(browser.run(shown)))
+    assert counts[:2] == [240, 480]
+    members = np.flatnonzero(run.labels == larger)
+    assert sorted(browser.run(shown)) == [f"row-{i:03d}" for i in members]
+    assert browser.run("document.activeElement.classList.contains('thumb')")
+    assert browser.problems == []
+
+
+def test_terms_lead_to_the_glossary(browser: Browser, table_run: Run) -> None:
+    opened(browser, table_run.folder / "report.html", 1280)
+    places = browser.run("""[...document.querySelectorAll('a.term')].map(
+        a => document.querySelector(a.getAttribute('href'))?.className ?? 'none')""")
+    assert len(places) > 8
+    assert set(places) == {""}
+    linked = browser.run("[...document.querySelectorAll('a.term')].map(a => a.hash.slice(1))")
+    explained = browser.run("[...document.querySelectorAll('.glossary > div')].map(d => d.id)")
+    assert set(explained) == set(linked)
+
+
+def test_links_of_a_page_in_a_notebook_stay_in_its_frame(
+    browser: Browser, table_run: Run, tmp_path: Path
+) -> None:
+    page = Page((table_run.folder / "report.html").read_text(), "a <title>", 500)
+    html = page._repr_html_()
+    assert 'sandbox="allow-scripts ' in html
+    assert "a &lt;title&gt;" in html
+    open_to_the_test = re.sub(r' sandbox="[^"]*"', "", html, count=1)
+    (tmp_path / "notebook.html").write_text(f"<h1>Notebook</h1>{open_to_the_test}")
+    browser.open(tmp_path / "notebook.html", 1280)
+    browser.run("document.querySelector('iframe').contentDocument.querySelector('.term').click()")
+    browser.run("new Promise(done => setTimeout(done, 1500))")
+    frame = "document.querySelector('iframe').contentWindow"
+    assert browser.run(f"{frame}.document.querySelector('.kicker').textContent") == "dcfsc report"
+    assert browser.run(f"{frame}.scrollY") > 0
+    assert browser.problems == []
 
 
 @WIDTHS
@@ -221,7 +290,7 @@ def test_comparison_shows_who_moved_where(
     link = browser.run("document.querySelector('#moved a').href")
     assert link.startswith("file:")
     verdict = browser.run("document.getElementById('verdict').textContent")
-    assert "has the lower error" in verdict
+    assert "differs less from the given labels" in verdict
 
 
 def test_a_run_is_named_exported_and_compared(

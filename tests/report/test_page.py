@@ -116,9 +116,12 @@ def test_names_cannot_break_out_of_the_page(any_run: Run) -> None:
 def test_page_of_images_carries_them(image_run: Run, details: Details) -> None:
     tree = Tree(page_of(image_run))
     shown = [a for a in tree.all("span") if a.get("class") == "px"]
-    assert len(shown) == 3 * 16
+    assert len(shown) == 3 * (6 + 16)  # in the overview, and on the cards
     text = " ".join(tree.text)
-    for words in ("Confusion", "Mistakes", "Largest confusions", "Spectrum", "Embedding", "Ridge"):
+    for words in (
+        *("Labels and clusters", "Samples that differ", "Where they differ most"),
+        *("Spectrum", "Map", "Ridge", "Glossary"),
+    ):
         assert words in text
     data = json.loads(re.search(r'id="data">(.*?)</script>', page_of(image_run), re.S)[1])  # type: ignore[index]
     assert data["shown"]["i"] == details.shown.tolist()
@@ -135,7 +138,8 @@ def test_page_of_features_shows_rows_by_index(feature_run: Run) -> None:
     thumbs = [a for a in tree.all("button") if a.get("class") == "thumb"]
     assert len(thumbs) == 3 * 16
     assert "shown by its row number" in page
-    assert "Confusion" not in page
+    assert "Samples that differ</h3>" not in page
+    assert 'href="#g-labels"' not in page
     assert "none given" in page
 
 
@@ -160,10 +164,8 @@ def test_spectrum_says_what_suggest_k_said(record: dict[str, Any], details: Deta
 
 
 def test_graph_that_falls_apart_is_told(record: dict[str, Any], details: Details) -> None:
-    assert "has 7 connected components" in render(
-        record, replace(details, connectivity=np.array([2, 7, 4]))
-    )
     page = render(record, replace(details, connectivity=np.array([2, 7, 4])))
+    assert "has 7 connected components" in " ".join(Tree(page).text).replace("  ", " ")
     assert "2 of 120 samples have no neighbor" in page
     assert "left out 4 samples" in page
 
@@ -188,7 +190,7 @@ def test_record_of_few_facts_is_enough(details: Details, image_run: Run) -> None
     Tree(page)
     assert image_run.record["method"] in page
     assert "cpu, ? threads" in page
-    assert '<span class="value">90.0 s</span> <span class="sub">cpu</span>' in page
+    assert '<dt>Time</dt><dd class="">90.0 s</dd>' in page
     assert "<dt>Seed</dt>" not in page
 
 

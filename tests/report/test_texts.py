@@ -18,7 +18,7 @@ from dcfsc.io import Dataset
 from dcfsc.report import Details, cluster_words, read_details, render
 from dcfsc.report import texts as report_texts
 from dcfsc.report.texts import class_tf_idf, excerpts, stored_words, suggested_name, words_of
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.folder import Run, read_run
 
 WORDS = ["bus", "train", "late", "soup", "cold", "waiter", "the", "was", "kind", "never"]

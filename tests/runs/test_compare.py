@@ -16,7 +16,7 @@ from dcfsc import metrics
 from dcfsc.io import Dataset, synthetic
 from dcfsc.journal import digest
 from dcfsc.runs.compare import Side, compare_runs, judged
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.folder import read_run
 
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}
@@ -89,7 +89,7 @@ DECIDES = {
     "the confidence": {"good_stability": 0.95, "good_confidence": 0.9, "bad_confidence": 0.5},
 }
 WORDS = {
-    "the error": "good has the lower error against the labels (0.000 against 0.333).",
+    "the error": "good differs less from the given labels (0.000 against 0.333).",
     "the stability": "good is more stable: partitions of random subsamples agree more "
     "(0.950 against 0.600).",
     "the confidence": "good has the higher mean confidence (0.900 against 0.500).",

@@ -18,7 +18,8 @@ from running import fit_run
 from dcfsc.errors import InputError
 from dcfsc.io import Dataset, load
 from dcfsc.report import read_details
-from dcfsc.runs.edits import Edits, edit_run, edited_details, edited_labels, read_edits
+from dcfsc.runs.editing import edit_run
+from dcfsc.runs.edits import Edits, edited_details, edited_labels, read_edits
 from dcfsc.runs.export import export_run, read_samples
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.folders import folder_names
@@ -292,16 +293,46 @@ def test_merging_adds_the_probabilities(run: Run) -> None:
     assert after.confusion.sum() == 36
 
 
+def test_names_may_be_swapped_in_one_command(run: Run) -> None:
+    first = edit_run(run.folder, {"0": "a", "1": "b"})
+    swapped = edit_run(run.folder, {"a": "b", "b": "a"})
+    assert swapped.names == {0: "b", 1: "a"}
+    assert read_edits(run) == swapped
+    assert read_edits(run).names == {0: "b", 1: "a"}
+    with pytest.raises(InputError, match="clusters 0 and 2 cannot both have the name 'b'; give"):
+        edit_run(run.folder, {"2": "b"})
+    with pytest.raises(InputError, match="named twice, by its number and by its name"):
+        edit_run(run.folder, {"0": "x", "b": "y"})
+    assert read_edits(run) == swapped
+    assert edit_run(run.folder, {}, undo=True) == first
+    assert edit_run(run.folder, {"0": "b", "1": "c"}).names == {0: "b", 1: "c"}
+
+
+def test_clusters_csv_has_the_clusters_as_edited(run: Run) -> None:
+    fitted = (run.folder / "clusters.csv").read_bytes()
+    table, labels = rows(run.folder / "clusters.csv"), rows(run.folder / "labels.csv")
+    assert list(table[0]) == ["id", "cluster", "name", "confidence", "next_best"]
+    assert [row["cluster"] for row in table] == [row["label"] for row in labels]
+    assert [row["id"] for row in table] == [row.get("path", row["index"]) for row in labels]
+    for name in ("confidence", "next_best"):
+        assert [row[name] for row in table] == [row[name] for row in labels]
+    edits = edit_run(run.folder, {"0": "=a"}, [["1", "2"]], ["0"])
+    present = edited_labels(run, edits)
+    table = rows(run.folder / "clusters.csv")
+    assert [row["cluster"] for row in table] == [str(k) for k in present]
+    names = {0: "'=a", 1: "1", 3: "3"}
+    assert [row["name"] for row in table] == [names[k] for k in present]
+    assert {row["next_best"] for row in table} <= {"-1", "0", "1"}
+    assert (run.folder / "labels.csv").read_bytes() == (run.file("labels.csv")).read_bytes()
+    edit_run(run.folder, {}, undo=True)
+    assert (run.folder / "clusters.csv").read_bytes() == fitted
+
+
 @pytest.mark.parametrize(
     ("names", "merges", "splits", "message"),
     [
         ({"7": "x"}, [], [], "no cluster '7'; there are 0, 1, 2"),
-        (
-            {"0": "x", "1": "x"},
-            [],
-            [],
-            "given twice, to clusters 0 and 1: .* --merge 0,1",
-        ),
+        ({"0": "x", "1": "x"}, [], [], "0 and 1 cannot both have the name 'x'"),
         ({"0": "12"}, [], [], "'12' cannot be given: it is a number"),
         ({"0": " "}, [], [], "'' cannot name"),
         ({"0": "a\nb"}, [], [], "cannot name"),
@@ -383,7 +414,7 @@ def test_a_fit_that_replaces_the_run_keeps_its_edits_and_exports(run: Run, photo
     export_run(run.folder, "csv")
     fit_run(load(photos / "=pictures"), "closed-form", OPTIONS, run.folder, overwrite=True)
     assert sorted(os.listdir(run.folder)) == [
-        *(".dcfsc.json", "edits.1.json", "export.csv"),
+        *(".dcfsc.json", "clusters.csv", "edits.1.json", "export.csv"),
         *("labels.csv", "model.safetensors", "run.json"),
     ]
 

@@ -20,7 +20,7 @@ from dcfsc.io import Dataset, streamed, synthetic
 from dcfsc.io.digest import digest_of_labels
 from dcfsc.runs import life
 from dcfsc.runs import record as run_record
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.prediction import predict_run
 

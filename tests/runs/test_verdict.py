@@ -43,6 +43,7 @@ def test_the_verdict_follows_the_stability_of_what_was_chosen(stability, words):
     told = verdict(record)
     assert told["words"].startswith(words)
     assert f"agree to {stability:.2f}" in told["words"]
+    assert "differed from the labels in more than 20% of the samples" in told["words"]
     assert told["trusted"] == (stability >= 0.95)
 
 

@@ -31,7 +31,8 @@ def edit(
     """
     import numpy as np
 
-    from dcfsc.runs.edits import edit_run, edited_labels, read_edits
+    from dcfsc.runs.editing import edit_run
+    from dcfsc.runs.edits import edited_labels, read_edits
     from dcfsc.runs.folder import read_run
     from dcfsc.runs.reporting import redraw
 

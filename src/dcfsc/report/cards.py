@@ -9,8 +9,9 @@ import numpy as np
 
 from dcfsc.report.details import DOUBTFUL, TYPICAL, Details
 
+LOW = 0.5  # confidence of a doubtful sample: one that another cluster may hold as well
 SURE = 0.99  # a cluster whose every sample is as confident has no doubtful ones
-FEATURES, NOTABLE = 5, 0.1  # shown of a cluster, each so many deviations from the overall mean
+COLUMNS, NOTABLE = 5, 0.1  # shown of a cluster, each of at least this standardized difference
 # As shares of the usual coupling of a cluster's halves. Chosen with labels, on twelve problems:
 # there the first named two pairs, both of one class, the second five clusters, four of two classes.
 MERGE, SPLIT = 0.75, 0.2
@@ -21,7 +22,7 @@ EXAMPLES = 5
 
 def cards(present: Sequence[int], details: Details) -> Iterator[dict[str, Any]]:
     shown, confidence = details.shown, details.confidence
-    profile = profiles(details, max(present) + 1)
+    apart = distinctive(details)
     for k in present:
         members = details.labels == k
         size = int(members.sum())
@@ -39,32 +40,28 @@ def cards(present: Sequence[int], details: Details) -> Iterator[dict[str, Any]]:
             "stored": len(stored),
             "class": str(details.class_names[best]) if best >= 0 else None,
             "share": details.confusion[best, k] / size if best >= 0 else 0.0,
-            "profile": profile[k],
+            "columns": apart[k] if k < len(apart) else [],
         }
 
 
-def cluster_means(details: Details, n_clusters: int) -> np.ndarray:
-    means = details.profile[:-2].astype(np.float64)
-    counts = np.zeros((n_clusters, len(means)))
-    np.add.at(counts, (details.labels, details.parts), 1.0)
-    return counts @ means / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-
-
-def profiles(details: Details, n_clusters: int) -> list[list[dict[str, Any]]]:
-    """The features of each cluster farthest from the overall mean: name, mean and deviations z."""
+def distinctive(details: Details) -> list[list[dict[str, Any]]]:
+    """The columns of a table that set each cluster apart, the strongest first; [] without any."""
     if not len(details.profile):
-        return [[] for _ in range(n_clusters)]
-    means = cluster_means(details, n_clusters)
-    overall, deviation = details.profile[-2:].astype(np.float64)
-    z = (means - overall) / np.where(deviation > 0, deviation, np.inf)
-    order = np.argsort(-np.abs(z), axis=1, kind="stable")[:, :FEATURES]
+        return []
+    apart = details.differences()
     return [
         [
-            {"name": str(details.feature_names[j]), "mean": means[k, j], "z": z[k, j]}
-            for j in order[k]
-            if abs(z[k, j]) >= NOTABLE
+            {
+                "name": str(details.feature_names[j]),
+                "mean": apart.inside[k, j],
+                "others": apart.outside[k, j],
+                "difference": apart.standardized[k, j],
+                "explained": apart.explained[j],
+            }
+            for j in columns
+            if abs(apart.standardized[k, j]) >= NOTABLE
         ]
-        for k in range(n_clusters)
+        for k, columns in enumerate(apart.strongest(COLUMNS))
     ]
 
 

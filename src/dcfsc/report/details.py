@@ -12,6 +12,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.io.streamed import member_header
+from dcfsc.report.differences import ColumnMeans, Differences, differences
 from dcfsc.report.thumbnails import images_of, thumbnails
 
 FORMAT = 2
@@ -58,8 +59,10 @@ class Details:
     paths from the data folder on; ``thumbnails`` (T, h, w), (T, h, w, 3) or (0, 0, 0) uint8. The
     points of the view are the samples ``view_samples`` (P,).
 
-    The features of a table: ``profile`` (2 K + 2, f) their means in each of the parts and over all
-    samples, and their standard deviations; ``feature_names`` (f,); or (0, 0) and (0,).
+    The columns of a table, or the strongest of a wide one: ``profile`` (2 K + 2, f) their means in
+    each of the parts and over all samples, and their standard deviations; ``feature_names`` (f,);
+    or (0, 0) and (0,). ``values`` (T, g) are measurements of the samples shown, ``value_names``
+    (g,) their columns.
 
     Of texts: ``texts`` (T,) the beginnings of those shown; ``word_counts`` (2 K, w) how often some
     ``words`` (w,) occur in each of the parts, the first of which, "", stands for all others.
@@ -99,6 +102,10 @@ class Details:
     texts: Annotated[np.ndarray, Kind("U", "T")] = field(default_factory=_none)
     words: Annotated[np.ndarray, Kind("U", "W")] = field(default_factory=_none)
     word_counts: Annotated[np.ndarray, Kind("i", "hW", 0)] = field(default_factory=_none)
+    values: Annotated[np.ndarray, Kind("f", "Tg")] = field(default_factory=lambda: np.zeros((0, 0)))
+    value_names: Annotated[np.ndarray, Kind("U", "g")] = field(
+        default_factory=lambda: np.zeros(0, "U")
+    )
 
     def __post_init__(self) -> None:
         sides: dict[str, int] = {str(i): i for i in (2, 3, 4)}
@@ -139,6 +146,14 @@ class Details:
         """The likeliest other cluster (N,), or -1 where there is none."""
         none = np.full(len(self.labels), -1, np.int32)
         return self.clusters[:, 1] if self.clusters.shape[1] > 1 else none
+
+    def differences(self) -> Differences:
+        """What sets the present clusters apart, by the columns of ``profile``."""
+        place = np.arange(2 * len(self.coupling)) // 2
+        place[self.parts] = self.labels
+        *means, mean, deviation = self.profile
+        known = ColumnMeans(np.arange(len(mean)), np.array(means), mean, deviation)
+        return differences(known, np.bincount(self.parts, minlength=len(place)), place)
 
     @property
     def has_images(self) -> bool:
@@ -192,7 +207,7 @@ def read_details(path: str | os.PathLike[str], run: str | None = None) -> Detail
             if run is not None and ("run" not in arrays or str(arrays["run"]) != run):
                 raise InputError(f"{file} is of another run; fit again, with --overwrite.")
             names = {name.replace("neighbour", "neighbor"): name for name in arrays}  # as in 1.x
-            return Details(**{name: arrays[names[name]] for name in KINDS.keys() & names})
+            return Details(**{name: arrays[names[name]] for name in KINDS if name in names})
     except InputError:
         raise
     except Exception:  # the parser fails in many ways on damaged bytes

@@ -6,6 +6,7 @@ The page draws them as SVG (:mod:`dcfsc.report.charts`), the functions ``plot_*`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,26 @@ import scipy.sparse as sp
 MOST_BLOCKS = 400
 MOST_RULES = 24  # between clusters; more would hide the picture
 DARKEST = 0.9  # quantile of the positive affinities that is drawn as the darkest
+# Distinct on light and on dark ground; further clusters take their hues by the golden angle.
+COLORS = (
+    *("#3b7fb6", "#d9822b", "#4f9d69", "#c8534f", "#8a6fb3"),
+    *("#a07850", "#d07fae", "#6f7d88", "#a8a23a", "#38a3ad"),
+)
+
+
+def cluster_colors(n_clusters: int) -> list[str]:
+    """A color of its own for each cluster, as #rrggbb."""
+    if n_clusters <= len(COLORS):
+        return list(COLORS[:n_clusters])
+    return [
+        "#" + "".join(f"{round(255 * c):02x}" for c in hls_to_rgb(*_golden(i)))
+        for i in range(n_clusters)
+    ]
+
+
+def _golden(i: int) -> tuple[float, float, float]:
+    """Hue, lightness and saturation of the i-th of many colors."""
+    return i * 137.508 % 360 / 360, (0.50, 0.43, 0.57)[i // 3 % 3], (0.52, 0.38, 0.58)[i % 3]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@
   const { shown, view, classes, best, colors } = data;
   const storedAt = new Map(shown.i.map((sample, at) => [sample, at]));
   const viewAt = new Map(view.i.map((sample, at) => [sample, at]));
-  const root = document.documentElement;
+  const root = document.documentElement, PAGE = 240;
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -14,6 +14,7 @@
   };
   const title = (label) => (data.titles[label] === String(label) ? String(label) : `${data.titles[label]} (${label})`);
   const className = (label) => (best[label] >= 0 ? classes[best[label]] : "none");
+  const nameOf = (sample) => data.ids?.[sample] ?? `Sample ${sample}`;
 
   // Pictures ------------------------------------------------------------------------------
 
@@ -25,10 +26,10 @@
   };
   const quote = (at) => make("span", { class: "quote", dir: "auto" }, shown.text[at] || "(empty)");
   const thumb = (at) => {
-    const label = `Sample ${shown.i[at]}, cluster ${shown.l[at]}, confidence ${(shown.c[at] / 100).toFixed(2)}`;
+    const label = `${nameOf(shown.i[at])}, cluster ${shown.l[at]}, confidence ${(shown.c[at] / 100).toFixed(2)}`;
     const attributes = { type: "button", class: "thumb", "data-at": at };
     if (shown.text) return make("button", attributes, quote(at));
-    const face = data.columns ? picture(at) : String(shown.i[at]);
+    const face = data.columns ? picture(at) : String(data.ids?.[shown.i[at]] ?? shown.i[at]);
     return make("button", { ...attributes, "aria-label": label }, face);
   };
 
@@ -43,38 +44,53 @@
     if (at !== undefined && data.columns) {
       const large = picture(at, true);
       large.setAttribute("role", "img");
-      large.setAttribute("aria-label", `Sample ${sample}`);
+      large.setAttribute("aria-label", nameOf(sample));
       container.append(large);
     }
-    container.append(make("h3", {}, `Sample ${sample}`));
+    const isFile = at !== undefined && shown.name;
+    container.append(make("h3", {}, isFile ? shown.name[at].split("/").pop() : nameOf(sample)));
     if (at !== undefined && shown.text) container.append(quote(at));
     const facts = make("dl", { class: "sample-facts" });
-    if (at !== undefined && shown.name) {
+    if (isFile) {
       const link = shown.link && make("a", { href: shown.link[at], target: "_blank", rel: "noopener" }, shown.name[at]);
       facts.append(fact("file", link || shown.name[at]));
     }
+    if (data.ids && !isFile) facts.append(fact("row", String(sample)));
     facts.append(fact("cluster", title(label)));
     facts.append(fact("confidence", (from[0].c[from[1]] / 100).toFixed(2)));
     if (at !== undefined && shown.rival[at] >= 0) facts.append(fact("next cluster", title(shown.rival[at])));
     if (from[0].t) {
       const truth = from[0].t[from[1]];
-      facts.append(fact("true class", classes[truth]));
-      facts.append(fact("class of the cluster", className(label)));
+      facts.append(fact("given label", classes[truth]));
+      facts.append(fact("label of the cluster", className(label)));
     }
     container.append(facts);
     if (at === undefined) {
       if (data.columns) container.append(make("p", { class: "meta small" }, "Its picture is not stored on this page."));
       return;
     }
+    if (shown.v) {
+      const measured = make("dl", { class: "sample-facts" });
+      data.measured.forEach((name, j) => measured.append(fact(name, String(shown.v[at][j]))));
+      container.append(make("h4", {}, "Measurements"), measured);
+    }
     const near = shown.near[at].filter((i) => i >= 0);
     if (!near.length) return;
     const strip = make("div", { class: "strip near" });
     for (const i of near) {
       if (storedAt.has(i)) strip.append(thumb(storedAt.get(i)));
-      else strip.append(make("span", { class: "meta small" }, `${i}`));
+      else strip.append(make("span", { class: "meta small" }, String(data.ids?.[i] ?? i)));
     }
     container.append(make("h4", {}, "Nearest by affinity"), strip);
   };
+
+  // In a notebook's frame, a link to a place on this page would open the notebook in it.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (!link || location.protocol !== "about:") return;
+    event.preventDefault();
+    document.querySelector(link.getAttribute("href")).scrollIntoView();
+  });
 
   // The dialog for strips; inside the inspector a neighbor takes its place -----------------
 
@@ -92,44 +108,54 @@
   });
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 
-  // The labels as a file, made here: a page that was sent on its own has them too --------------
+  // The clusters as a file, made here: a page that was sent on its own has them too --------------
 
   const cell = (text) => {
     const safe = /^[=+\-@\t]/.test(text) && !/^-\d+$/.test(text) ? `'${text}` : text;
     return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const labelsFile = () => {
-    const { l, c, n } = data.all, whole = shown.name && shown.i.length === l.length;
-    const header = ["index", ...(whole ? ["file"] : []), "cluster", "name", "confidence", "next_best"];
+  const clustersFile = () => {
+    const { l, c, n } = data.all;
     const rows = l.map((label, i) => [
-      i, ...(whole ? [cell(shown.name[storedAt.get(i)])] : []),
-      label, cell(data.titles[label]), (c[i] / 1000).toFixed(3), n[i],
+      data.ids ? cell(data.ids[i]) : i, label, cell(data.titles[label]), (c[i] / 1000).toFixed(3), n[i],
     ].join(","));
-    return [header.join(","), ...rows].join("\n") + "\n";
+    return ["id,cluster,name,confidence,next_best", ...rows].join("\n") + "\n";
   };
   document.getElementById("download")?.addEventListener("click", () => {
-    const url = URL.createObjectURL(new Blob([labelsFile()], { type: "text/csv" }));
-    make("a", { href: url, download: "labels.csv" }).click();
+    const url = URL.createObjectURL(new Blob([clustersFile()], { type: "text/csv" }));
+    make("a", { href: url, download: "clusters.csv" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   });
 
   // Expanding a cluster ----------------------------------------------------------------------
 
+  // A page of them at a time, and a button for the next.
+  const fill = (container, list) => {
+    container.append(...list.slice(0, PAGE).map(thumb));
+    const left = list.slice(PAGE);
+    if (!left.length) return;
+    const more = make("button", { type: "button" }, `Next ${Math.min(PAGE, left.length)} of ${left.length} more`);
+    more.addEventListener("click", () => {
+      const first = more.previousElementSibling;
+      more.remove();
+      fill(container, left);
+      first.nextElementSibling.focus();
+    });
+    container.append(more);
+  };
   for (const button of document.querySelectorAll(".expand[data-cluster]")) {
     const words = button.textContent, label = Number(button.dataset.cluster);
     const all = document.getElementById(`all${label}`);
     button.addEventListener("click", () => {
       const open = all.hidden;
-      if (open && !all.childElementCount) {
-        shown.l.forEach((l, at) => l === label && all.append(thumb(at)));
-      }
+      if (open && !all.childElementCount) fill(all, shown.l.flatMap((l, at) => (l === label ? [at] : [])));
       all.hidden = !open;
       button.setAttribute("aria-expanded", String(open));
       button.textContent = open ? "Show fewer" : words;
     });
   }
 
-  // Mistakes -----------------------------------------------------------------------------------
+  // Samples that differ from the labels --------------------------------------------------------
 
   const gallery = document.getElementById("mistakes");
   if (gallery) {
@@ -147,7 +173,7 @@
     extend();
   }
 
-  // The embedding ------------------------------------------------------------------------------
+  // The map ------------------------------------------------------------------------------------
 
   const plane = document.getElementById("plane"), canvas = plane.querySelector("canvas");
   const inspector = document.getElementById("inspector"), paint = document.getElementById("paint");
@@ -206,7 +232,7 @@
     chosen = at;
     const confidence = (view.c[at] / 100).toFixed(2);
     plane.setAttribute("aria-valuenow", position.get(at));
-    plane.setAttribute("aria-valuetext", `Sample ${view.i[at]}, cluster ${view.l[at]}, confidence ${confidence}`);
+    plane.setAttribute("aria-valuetext", `${nameOf(view.i[at])}, cluster ${view.l[at]}, confidence ${confidence}`);
     describe(view.i[at], inspector);
     draw();
   };

@@ -14,22 +14,16 @@ import numpy as np
 
 from dcfsc.errors import InputError, reason, without_folders
 from dcfsc.report import charts, sections
-from dcfsc.report.cards import cards, hints
+from dcfsc.report.cards import LOW, cards, hints
 from dcfsc.report.details import Details
-from dcfsc.report.drawing import Blocks, LambdaPath, curves
+from dcfsc.report.drawing import Blocks, LambdaPath, cluster_colors, curves
 from dcfsc.report.texts import suggested_name, words_of
-from dcfsc.report.thumbnails import sprite_sheet
+from dcfsc.report.thumbnails import SMOOTH_FROM, sprite_sheet
 
 HERE = Path(__file__).parent
 # Displayed sides in CSS pixels; near them, whole multiples of the stored pixels if these are few.
 STRIP_SIDE, LARGE_SIDE = 52, 176
 MOST_LABELS = 100_000  # that a page carries for the download
-SMOOTH_FROM = 20  # stored pixels from which a picture is smoothed rather than shown in squares
-# Distinct on light and on dark ground; further clusters take their hues by the golden angle.
-COLORS = (
-    *("#3b7fb6", "#d9822b", "#4f9d69", "#c8534f", "#8a6fb3"),
-    *("#a07850", "#d07fae", "#6f7d88", "#a8a23a", "#38a3ad"),
-)
 
 
 def write_report(
@@ -60,14 +54,15 @@ def render(
     details: Details,
     clusters: Sequence[int] | None = None,
     names: Mapping[int, str] | None = None,
+    ids: Sequence[str] | None = None,
     base: Path | None = None,
     absolute_paths: bool = False,
 ) -> str:
     """The report of a run (the content of ``run.json``, and its details) as one HTML page.
 
     ``clusters`` are the numbers of those that there are, 0 to K - 1 unless they were edited, and
-    ``names`` those that were given. Links to files are those of :func:`file_links`; without
-    ``base`` there are none.
+    ``names`` those that were given. ``ids`` (N,) name the samples. Links to files are those of
+    :func:`file_links`; without ``base`` there are none.
     """
     files = details.files.tolist()
     links = None if base is None else file_links(record, files, base, absolute_paths)
@@ -87,6 +82,8 @@ def render(
         record=record,
         details=details,
         cards=list(cards(present, details)),
+        doubtful=int((details.confidence < LOW).sum()),
+        ids=ids,
         hints=hints(details, present),
         words=words_of(details, present),
         truth=sections.truth(details, present, titles),
@@ -102,7 +99,7 @@ def render(
         most_labels=MOST_LABELS,
         present=present,
         script=(HERE / "page.js").read_text(encoding="utf-8"),
-        data=_embedded(page_data(details, sheet, colors, titles, links)),
+        data=_embedded(page_data(details, sheet, colors, titles, ids, links)),
     )
 
 
@@ -134,20 +131,12 @@ def environment() -> Any:
     return templates
 
 
-def cluster_colors(n_clusters: int) -> list[str]:
-    if n_clusters <= len(COLORS):
-        return list(COLORS[:n_clusters])
-    return [
-        f"hsl({round(i * 137.508) % 360} {(52, 38, 58)[i % 3]}% {(50, 43, 57)[i // 3 % 3]}%)"
-        for i in range(n_clusters)
-    ]
-
-
 def page_data(
     details: Details,
     sheet: Mapping[str, Any] | None,
     colors: list[str],
     titles: list[str],
+    ids: Sequence[str] | None,
     links: Sequence[str] | None,
 ) -> dict[str, Any]:
     """What the script needs: columns of short numbers, to keep the file small."""
@@ -161,11 +150,13 @@ def page_data(
         "near": details.neighbors[details.shown].tolist(),
     }
     if len(details.files):
-        shown["name"] = ["/".join(Path(file).parts[-2:]) for file in details.files.tolist()]
+        shown["name"] = details.files.tolist()
         if links is not None:
             shown["link"] = links
     if len(details.texts):
         shown["text"] = details.texts.tolist()
+    if len(details.values):
+        shown["v"] = [[float(f"{v:.5g}") for v in row] for row in details.values.tolist()]
     labels = None
     if len(details.labels) <= MOST_LABELS:
         labels = {
@@ -185,8 +176,17 @@ def page_data(
         "colors": colors,
         "titles": titles,
         "all": labels,
+        "ids": _ids(details, ids),
+        "measured": details.value_names.tolist(),
         "columns": None if sheet is None else sheet["columns"],
     }
+
+
+def _ids(details: Details, ids: Sequence[str] | None) -> Any:
+    """The ids of all samples, or of many samples those of which the page says more."""
+    if ids is None or len(ids) <= MOST_LABELS:
+        return ids
+    return {i: ids[i] for i in np.union1d(details.shown, details.view_samples).tolist()}
 
 
 def _columns(details: Details, samples: np.ndarray) -> dict[str, Any]:

@@ -8,6 +8,9 @@ backend) never change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +23,9 @@ from . import drawing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NAMED = 20  # clusters in a legend
+PICTURES = ("svg", "pdf", "png")
+MOST_NAMED, NAMED_IN_COLUMN = 60, 20  # clusters in a legend
+MOST_VECTORS = 20_000  # samples drawn one by one in an SVG or PDF
 
 
 def plot_affinity(estimator_or_matrix: Any, labels: Any = None, ax: Axes | None = None) -> Axes:
@@ -102,11 +107,17 @@ def plot_history(estimator_or_history: Any, column: str = "loss", ax: Any = None
     return ax
 
 
-def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
-    """The spectral embedding in a plane, the clusters around a circle; as in the report.
+def plot_embedding(
+    estimator: Any,
+    labels: Any = None,
+    ax: Any = None,
+    names: Mapping[int, str] | None = None,
+) -> Axes:
+    """The map of the report: the spectral embedding in a plane, the clusters around a circle.
 
     A sample between two clusters lies between their places. Colors are ``labels``: the
     estimator's own, or known classes, which then show where the clusters differ from them.
+    ``names`` are those of clusters, for the legend.
     """
     for name in ("embedding_", "affinity_matrix_", "labels_"):
         if not hasattr(estimator, name):
@@ -114,22 +125,41 @@ def plot_embedding(estimator: Any, labels: Any = None, ax: Any = None) -> Axes:
                 f"plot_embedding needs a fitted estimator; {type(estimator).__name__} has no "
                 f"{name} (a loaded model has none)."
             )
-    own = np.asarray(estimator.labels_)
-    mass = drawing.cluster_mass(_affinity(estimator), own, estimator.n_clusters_)
+    own, K = np.asarray(estimator.labels_), estimator.n_clusters_
+    mass = drawing.cluster_mass(_affinity(estimator), own, K)
     places = drawing.plane_view(estimator.embedding_, own, mass)
-    codes = own if labels is None else _codes(labels, len(own))
-    names = own if labels is None else np.asarray(labels)
-    ax = _axes(ax)
-    groups = np.unique(codes)
+    if labels is None:
+        return draw_map(places, own, [str((names or {}).get(k, k)) for k in range(K)], _axes(ax))
+    titles = [str(name) for name in np.unique(labels)]
+    return draw_map(places, _codes(labels, len(own)), titles, _axes(ax), "label")
+
+
+def draw_map(
+    places: np.ndarray, codes: np.ndarray, titles: Sequence[str], ax: Axes, kind: str = "cluster"
+) -> Axes:
+    """Samples at ``places`` (N, 2) in the colors of their groups ``codes`` (N,), with a legend."""
+    colors, groups = drawing.cluster_colors(len(titles)), np.unique(codes)
+    many = len(places) > MOST_VECTORS  # which no program would open
     for code in groups:
-        members = codes == code
-        label = str(names[members][0]) if len(groups) <= MOST_NAMED else None
-        ax.scatter(*places[members].T, s=8, linewidths=0, color=f"C{code % 10}", label=label)
+        title = " " * titles[code].startswith("_") + titles[code].replace("$", r"\$")
+        place = places[codes == code].T
+        ax.scatter(*place, s=8, linewidths=0, color=colors[code], label=title, rasterized=many)
     if len(groups) <= MOST_NAMED:
-        ax.legend(frameon=False, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.set(xticks=[], yticks=[], title="spectral embedding")
+        outside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        columns = -(-len(groups) // NAMED_IN_COLUMN)
+        ax.legend(frameon=False, markerscale=2, title=kind, ncols=columns, **outside)
+    ax.set(xlabel="x (no unit)", ylabel="y (no unit)", title="map: the spectral embedding")
     ax.set_aspect("equal")
     return ax
+
+
+def write_map(path: Path, kind: str, *drawn: Any) -> None:
+    """Write what :func:`draw_map` draws as a file of this kind, one of ``PICTURES``."""
+    with _matplotlib():
+        from matplotlib.figure import Figure
+    figure = Figure(figsize=(7.5, 6), layout="constrained")
+    draw_map(*drawn, figure.subplots())
+    figure.savefig(path, format=kind, dpi=200)
 
 
 def plot_lambda_path(estimator_or_path: Any, ax: Any = None) -> Axes:
@@ -162,13 +192,19 @@ def plot_lambda_path(estimator_or_path: Any, ax: Any = None) -> Axes:
 def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
         return ax
-    try:
+    with _matplotlib():
         import matplotlib.pyplot as plt
+    return plt.subplots(layout="constrained")[1]
+
+
+@contextmanager
+def _matplotlib() -> Iterator[None]:
+    try:
+        yield
     except ImportError:
         raise InputError(
             "plots need matplotlib, which is not installed; run 'pip install dcfsc[plots]'."
         ) from None
-    return plt.subplots(layout="constrained")[1]
 
 
 def _affinity(subject: Any) -> Any:

@@ -18,10 +18,12 @@ from dcfsc.io.images import GRAY_MODES, ImageSource, Reading, decoding, read_ima
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
-LARGEST_SIDE, SMALLEST_SIDE = 48, 8
-# Bytes of all thumbnails together. PNG does not shrink noise and base64 adds a third, so that
-# the page stays below 10 MB whatever the pictures are.
-BUDGET = 5_000_000
+LARGEST_SIDE, SMALL_SIDE, SMALLEST_SIDE = 96, 32, 8
+SIDE_STEP = 8  # whole blocks of JPEG
+# Bytes of all thumbnails together, before they are compressed: the page stays below 10 MB.
+BUDGET = 16_000_000
+SMOOTH_FROM = 20  # stored pixels from which a picture is smoothed rather than shown in squares
+QUALITY, LONGEST_JPEG = 80, 65_500
 SHEET_COLUMNS = 64
 CHUNK_BYTES = 1 << 26
 PROBED = 8  # files looked at to know whether there is color
@@ -35,20 +37,24 @@ def images_of(X: np.ndarray) -> bool:
 
 
 def affordable(X: np.ndarray, files: Sequence[str] = ()) -> int:
-    """How many thumbnails of full size the budget allows."""
+    """How many thumbnails the budget allows that are large enough to tell what they show."""
     shape = SQUARE if in_color_on_disk(X, files) else X.shape[1:]
-    return BUDGET // (math.prod(thumbnail_shape(shape, 1)) * _channels(shape))
+    return BUDGET // (math.prod(_reduced(shape, SMALL_SIDE)) * _channels(shape))
 
 
 def thumbnail_shape(shape: tuple[int, ...], count: int) -> tuple[int, int]:
     """Height and width at which ``count`` samples of the shape (h, w) or (c, h, w) fit."""
-    height, width = shape[-2:]
-    for side in range(LARGEST_SIDE, SMALLEST_SIDE - 1, -1):
-        ratio = min(1.0, side / max(height, width))
-        reduced = max(1, round(height * ratio)), max(1, round(width * ratio))
+    for side in range(LARGEST_SIDE, SMALLEST_SIDE - 1, -SIDE_STEP):
+        reduced = _reduced(shape, side)
         if count * math.prod(reduced) * _channels(shape) <= BUDGET:
             break
     return reduced
+
+
+def _reduced(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    height, width = shape[-2:]
+    ratio = min(1.0, side / max(height, width))
+    return max(1, round(height * ratio)), max(1, round(width * ratio))
 
 
 def thumbnails(X: np.ndarray, samples: np.ndarray, files: Sequence[str] = ()) -> np.ndarray:
@@ -120,7 +126,10 @@ def _bytes(pictures: np.ndarray) -> np.ndarray:
 
 
 def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
-    """Pictures (T, h, w[, 3]) side by side in one PNG: (data URI, columns, rows)."""
+    """Pictures (T, h, w[, 3]) side by side in one image: (data URI, columns, rows).
+
+    Pictures of few pixels are kept as they are, in a PNG; others in a JPEG if that is smaller.
+    """
     from PIL import Image
 
     count, height, width, *color = pictures.shape
@@ -130,7 +139,11 @@ def sprite_sheet(pictures: np.ndarray) -> tuple[str, int, int]:
     cells[:count] = pictures
     grid = cells.reshape(rows, columns, height, width, *color).swapaxes(1, 2)
     pixels = np.ascontiguousarray(grid.reshape(rows * height, columns * width, *color))
-    return _png(Image.fromarray(pixels), compress_level=9), columns, rows
+    sheet = Image.fromarray(pixels)
+    uris = [_encoded(sheet, "PNG", compress_level=6)]
+    if min(height, width) >= SMOOTH_FROM and max(sheet.size) <= LONGEST_JPEG:
+        uris.append(_encoded(sheet, "JPEG", quality=QUALITY, subsampling=0))
+    return min(uris, key=len), columns, rows
 
 
 def heat_map(values: np.ndarray, rgb: tuple[int, int, int] = HEAT) -> str:
@@ -140,10 +153,11 @@ def heat_map(values: np.ndarray, rgb: tuple[int, int, int] = HEAT) -> str:
     levels = np.round(255.0 * np.sqrt(np.clip(values, 0.0, 1.0))).astype(np.uint8)
     indexed = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
     indexed.putpalette(list(rgb) * 256)
-    return _png(indexed, transparency=bytes(range(256)))
+    return _encoded(indexed, "PNG", transparency=bytes(range(256)))
 
 
-def _png(picture: PILImage, **options: Any) -> str:
+def _encoded(picture: PILImage, kind: str, **options: Any) -> str:
+    """A picture as a data URI."""
     file = io.BytesIO()
-    picture.save(file, "PNG", **options)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+    picture.save(file, kind, **options)
+    return f"data:image/{kind.lower()};base64," + base64.b64encode(file.getvalue()).decode("ascii")

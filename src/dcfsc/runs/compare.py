@@ -15,6 +15,7 @@ from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.ownership import Output
 from dcfsc.report import Details
+from dcfsc.report.cards import LOW
 from dcfsc.report.page import draw_page, file_links, sprites, write_page
 from dcfsc.report.sections import confusion, percent
 
@@ -24,10 +25,9 @@ from .life import DETAILS, READ
 
 CLEARLY = 0.01  # difference below which two runs are alike
 MOST_FLOWS, EXAMPLES = 60, 8
-LOW = 0.5  # confidence of a sample that another cluster may hold as well
 # What decides which run is better: the first that is known of both. Less error is better.
 CRITERIA = {
-    "error": "has the lower error against the labels",
+    "error": "differs less from the given labels",
     "stability": "is more stable: partitions of random subsamples agree more",
     "confidence": "has the higher mean confidence",
 }
@@ -211,7 +211,7 @@ def _side(run: Run, samples: Samples, rows: np.ndarray) -> Side:
         "Edits": "named, merged or split" if samples.edits.commands else None,
         "Representation": representation,
         "Seed": str(record.get("seed")),
-        "Error": None if error is None else percent(error, 2),
+        "Differs from the labels": None if error is None else percent(error, 2),
         "Stability": None if stability is None else f"{stability:.3f}",
         "Mean confidence": f"{confidence.mean():.3f}",
         "Uncertain": f"{percent((confidence < LOW).mean())} of the samples",
@@ -233,7 +233,8 @@ def judged(first: Side, second: Side) -> tuple[int | None, str]:
             break
     if abs(values[0] - values[1]) < CLEARLY:
         numbers = f"{values[0]:.3f} and {values[1]:.3f}"
-        return None, f"Neither run is clearly better: their {criterion} is {numbers}."
+        what = "difference from the labels" if criterion == "error" else criterion
+        return None, f"Neither run is clearly better: their {what} is {numbers}."
     better = int(np.argmin(values) if criterion == "error" else np.argmax(values))
     name, one, other = (first, second)[better].name, values[better], values[1 - better]
     return better, f"{name} {CRITERIA[criterion]} ({one:.3f} against {other:.3f})."

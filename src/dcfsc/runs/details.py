@@ -15,6 +15,7 @@ from dcfsc import spectral
 from dcfsc.io import Dataset
 from dcfsc.report import Details, images_of, thumbnails
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
+from dcfsc.report.differences import column_means, differences
 from dcfsc.report.drawing import block_means, cluster_mass, plane_view
 from dcfsc.report.texts import excerpts, stored_words
 from dcfsc.report.thumbnails import affordable
@@ -24,10 +25,10 @@ from .edits import matched_classes
 EXEMPLARS = 8  # typical ones and doubtful ones, of each cluster
 MISTAKES = 120
 VIEW_POINTS = 5_000
-FEATURES_SHOWN = 1_500
 NEIGHBORS = 5
 NEIGHBOR_CHUNK = 1 << 22  # affinities looked at together
-PROFILE_FEATURES, PROFILE_ROWS = 1_000, 10_000
+LONGEST_NAME = 200  # of a column
+MEASUREMENTS = 16  # of each sample shown, by the share of their variance that clusters explain
 
 
 def describe_details(estimator: Any, data: Dataset) -> Details:
@@ -45,13 +46,11 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     wrong = best_class[labels] != truth if len(truth) else np.zeros(len(labels), bool)
     own = mass[np.arange(len(labels)), labels]
     paths, names = data.paths or [], data.relative_paths or []
-    most = affordable(data.X, paths) if images_of(data.X) else FEATURES_SHOWN
-    most = min(VIEW_POINTS, most)
+    most = min(VIEW_POINTS, affordable(data.X, paths) if images_of(data.X) else VIEW_POINTS)
     shown, role, view_samples = choose_samples(labels, certainty, own, wrong, K, most)
     files = [paths[i] for i in shown] if paths else []
     neighbors, weights = nearest(A)
     leverage = vars(estimator).get("leverage_")
-    profile, feature_names = _profile(data, parts, 2 * K)
     of_texts = {}
     if data.texts is not None:
         words = stored_words(data.texts, parts, 2 * K)
@@ -78,8 +77,7 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
         role=role,
         files=np.array([names[i] for i in shown] if names else [], dtype=np.str_),
         thumbnails=thumbnails(data.X, shown, files),
-        profile=profile,
-        feature_names=feature_names,
+        **_columns(data, parts, K, shown),
         path=estimator.lambda_path() if estimator._has_lambda_path() else np.zeros((0, 3)),
         class_names=class_names,
         confusion=confusion,
@@ -88,26 +86,27 @@ def describe_details(estimator: Any, data: Dataset) -> Details:
     )
 
 
-def _profile(data: Dataset, parts: np.ndarray, n_parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of a table's features by part and over all, and deviations (2 K + 2, f); names (f,).
-
-    Both are empty for images, and for more features than a person would read.
-    """
-    n, *shape = data.X.shape
-    if len(shape) != 1 or shape[0] > PROFILE_FEATURES:
-        return np.zeros((0, 0), np.float32), np.zeros(0, np.str_)
-    sums, squares = np.zeros((n_parts, shape[0])), np.zeros(shape[0])
-    for start in range(0, n, PROFILE_ROWS):
-        X = np.asarray(data.X[start : start + PROFILE_ROWS], np.float64)
-        np.add.at(sums, parts[start : start + PROFILE_ROWS], X)
-        squares += np.square(X).sum(axis=0)
-    size = np.bincount(parts, minlength=n_parts)
-    mean = sums.sum(axis=0) / n
-    deviation = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
-    means = sums / np.maximum(size, 1)[:, None]
-    names = data.feature_names or [f"feature {i}" for i in range(shape[0])]
-    profile = np.vstack([means, mean, deviation]).astype(np.float32)
-    return profile, np.array([name[:60] for name in names], np.str_)
+def _columns(
+    data: Dataset, parts: np.ndarray, n_clusters: int, shown: np.ndarray
+) -> dict[str, np.ndarray]:
+    """What is kept of a table's columns, and of the shown samples in them."""
+    if data.X.ndim != 2:
+        return {"profile": np.zeros((0, 0)), "feature_names": np.zeros(0, np.str_)}
+    known = column_means(data.X, parts, n_clusters)
+    sizes = np.bincount(parts, minlength=2 * n_clusters)
+    explained = differences(known, sizes, np.arange(len(sizes)) // 2).explained
+    telling = np.sort(np.argsort(-explained, kind="stable")[:MEASUREMENTS])
+    given = data.feature_names or [f"feature {i}" for i in range(data.X.shape[1])]
+    names = np.array([given[i][:LONGEST_NAME] for i in known.columns], np.str_)
+    order = np.argsort(shown, kind="stable")  # a table on disk is read in order
+    values = np.empty((len(shown), len(telling)))
+    values[order] = np.asarray(data.X[shown[order]])[:, known.columns[telling]]
+    return {
+        "profile": np.vstack([known.means, known.mean, known.deviation]),
+        "feature_names": names,
+        "values": values,
+        "value_names": names[telling],
+    }
 
 
 def choose_samples(

@@ -9,11 +9,8 @@ split one the next number that was never used.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +18,10 @@ import numpy as np
 from dcfsc import metrics
 from dcfsc.errors import InputError
 from dcfsc.files import read_json
-from dcfsc.journal import RUN, filling, held
 from dcfsc.report import Details
 
-from .folder import Run, read_run
+from .folder import Run
 from .life import EDITS
-from .outputs import adopt_held
 
 FORMAT = 1
 LONGEST_NAME, LONGEST_FILE = 80, 1 << 22
@@ -85,8 +80,10 @@ class Edits:
             members = list(dict.fromkeys(edits.find(cluster, gone=True) for cluster in group))
             if len(members) > 1:
                 edits = edits._and({"merge": members})
-        # all names at once, so that two clusters can swap theirs
-        edits = edits._and(*({"name": [edits.find(k), name.strip()]} for k, name in names.items()))
+        named = [(edits.find(cluster), name.strip()) for cluster, name in names.items()]
+        if len(dict(named)) < len(named):
+            raise InputError("a cluster is named twice, by its number and by its name.")
+        edits = edits._and(*({"name": [*pair]} for pair in named))
         same = np.array_equal(edits.place, self.place) and edits.names == self.names
         return self if same else edits
 
@@ -132,12 +129,14 @@ class Edits:
         self.names[cluster] = name
 
     def _check_names(self) -> None:
-        for name, count in Counter(self.names.values()).items():
-            if count > 1:
-                first, other = [k for k in self.names if self.names[k] == name][:2]
+        """Two clusters may have one name within a command, which can so swap names; not after."""
+        known: dict[str, int] = {}
+        for cluster, name in self.names.items():
+            if (other := known.setdefault(name, cluster)) != cluster:
                 raise InputError(
-                    f"the name {name!r} cannot be given twice, to clusters {first} and {other}: "
-                    f"give one of them another, or make one of both with --merge {first},{other}."
+                    f"clusters {other} and {cluster} cannot both have the name {name!r}; give one "
+                    f"of them another, as in {cluster}=NAME, or merge them with --merge "
+                    f"{other},{cluster}."
                 )
 
     def _merge(self, first: int, *others: int) -> None:
@@ -179,6 +178,7 @@ def read_edits(run: Run) -> Edits:
                 if not _is_step(step, edits):
                     raise ValueError("no step")
                 edits._apply(step)
+        where = "in commands"
         return Edits(K, tuple(map(tuple, content["commands"])))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
@@ -203,31 +203,6 @@ def _is_step(step: Any, edits: Edits) -> bool:
         return known and len(set(values)) == len(values)
     last = isinstance(values[1], str) if kind == "name" else values[1] == edits._next()
     return known and last and len(values) == 2
-
-
-def edit_run(
-    folder: Path,
-    names: Mapping[str, str],
-    merges: Sequence[Sequence[str]] = (),
-    splits: Sequence[str] = (),
-    *,
-    undo: bool = False,
-) -> Edits:
-    """Edit a run's clusters, or undo the last edit; the edits that there are then."""
-    read_run(folder)  # says in one line what is wrong with it
-    with held(folder):
-        adopt_held(folder)
-        run = read_run(folder)
-        before = read_edits(run)
-        edits = before.undone() if undo else before.extended(names, merges, splits)
-        if edits.has_splits:
-            run.details()  # knows the halves
-        if edits != before:
-            content = {"dcfsc_edits": FORMAT, "commands": edits.commands}
-            with filling(folder, RUN, removes=()) as place:
-                text = json.dumps(content, indent=2) + "\n"
-                (place / EDITS).write_text(text, encoding="utf-8")
-    return edits
 
 
 def edited_labels(run: Run, edits: Edits) -> np.ndarray:

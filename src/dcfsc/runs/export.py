@@ -131,9 +131,10 @@ def _relative(given: list[str]) -> list[str]:
     return [os.path.relpath(path, top) if os.path.isabs(path) else path for path in given]
 
 
-def read_samples(run: Run, *, need_details: bool = False) -> Samples:
-    """The samples of a run as its files say them."""
-    edits, columns = read_edits(run), read_columns(run.folder)
+def read_samples(run: Run, edits: Edits | None = None, *, need_details: bool = False) -> Samples:
+    """The samples of a run as its files say them; ``edits`` in place of the saved ones."""
+    edits = read_edits(run) if edits is None else edits
+    columns = read_columns(run.folder)
     details = None
     if need_details or (edits.commands and (run.folder / DETAILS).is_file()) or edits.has_splits:
         details = edited_details(run.details(), edits)
@@ -150,7 +151,7 @@ def read_samples(run: Run, *, need_details: bool = False) -> Samples:
     if given is not None:
         paths = [writable(os.path.join(run.directory, path)) for path in given]
     truth = columns.get("true_label")
-    ids = columns.get("id")
+    ids = columns.get("id", given)
     return Samples(edits, clusters, confidence, next_best, paths, given, truth, details, ids=ids)
 
 

@@ -42,8 +42,16 @@ LABELS, MODEL = "labels.csv", "model.safetensors"
 FEATURES = "features.safetensors"  # where features were computed first
 DETAILS, REPORT, PREDICTIONS = "details.npz", "report.html", "predictions.csv"
 EDITS, CSV, PARQUET = "edits.json", "export.csv", "export.parquet"
+CLUSTERS, DIFFERENCES = "clusters.csv", "differences.csv"  # as edited
 CHECKPOINT = "checkpoint.safetensors"
-REPLACED = (MODEL, FEATURES, DETAILS, REPORT)  # by a fit, with the record and the labels
+REPLACED = (
+    MODEL,
+    FEATURES,
+    DETAILS,
+    REPORT,
+    CLUSTERS,
+    DIFFERENCES,
+)  # by a fit, with the record and the labels
 READ = (LIST, RECORD, LABELS, MODEL, FEATURES, DETAILS, EDITS)  # by the commands on a run
 FIELDS = {"identity", "phase", "step"}  # of a checkpoint
 ROOM_BYTES = 1 << 20

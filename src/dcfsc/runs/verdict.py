@@ -42,6 +42,7 @@ def verdict(record: Mapping[str, Any]) -> dict[str, Any] | None:
         "trusted": level is CALIBRATION[0],
         "words": (
             f"{level.words}: the partitions of random subsamples agree to {stability:.2f}. Of "
-            f"{level.draws} test runs like this, {level.high} had more than {HIGH_ERROR:g}% error."
+            f"{level.draws} such runs on labeled data, {level.high} differed from the labels in "
+            f"more than {HIGH_ERROR:g}% of the samples."
         ),
     }

@@ -15,6 +15,7 @@ from dcfsc.journal import RECORD, RUN, digest, filling
 from dcfsc.report import write_details, write_report
 
 from . import life
+from .cluster_tables import write_clusters, write_differences
 from .details import describe_details
 from .outputs import adopt_held
 from .tables import certainty_columns, write_labels
@@ -46,6 +47,9 @@ def write_run(
         record["files"] = {path.name: digest(path) for path in sorted(place.iterdir())}
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         (place / RECORD).write_text(text, encoding="utf-8")
+        labels = estimator.labels_
+        of_each = labels, labels.astype(str).tolist(), estimator.confidence_, estimator.next_best_
+        write_clusters(place / life.CLUSTERS, data.sample_names, *of_each)
         if data.paths is not None:
             remember(place / RECORD)
     for name in renames.values():
@@ -65,8 +69,11 @@ def add_report(folder: Path, record: dict[str, Any], data: Dataset, estimator: A
         details = describe_details(estimator, data)
         with filling(folder, RUN, removes=()) as place:
             write_details(place / life.DETAILS, details, record["files"][life.LABELS])
+            if len(details.profile):
+                write_differences(place / life.DIFFERENCES, details)
         with filling(folder, RUN, removes=()) as place:
-            write_report(place / life.REPORT, record, details, base=folder.absolute())
+            options = {"ids": data.sample_names, "base": folder.absolute()}
+            write_report(place / life.REPORT, record, details, **options)
     except Exception as error:  # whatever it is, the run is whole and must not seem to have failed
         warnings.warn(
             f"the run is saved in {folder}, but its report could not be made: "
