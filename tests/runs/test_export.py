@@ -136,7 +136,7 @@ def test_two_clusters_swap_their_names_in_one_command(run: Run) -> None:
     edit_run(run.folder, {"0": "a", "1": "b"})
     assert edit_run(run.folder, {"0": "b", "1": "a"}).names == {0: "b", 1: "a"}
     assert edit_run(run.folder, {"a": "b", "b": "a"}).names == {0: "a", 1: "b"}
-    with pytest.raises(InputError, match="'a' cannot be given twice, to clusters 0 and 2"):
+    with pytest.raises(InputError, match="clusters 0 and 2 cannot both have the name 'a'"):
         edit_run(run.folder, {"2": "a"})
     assert read_edits(run).names == {0: "a", 1: "b"}
 
