@@ -79,9 +79,10 @@ def complete(X: Any, choice: Choice) -> tuple[Any, np.ndarray | None, tuple[floa
     total, where = int(counts.sum()), _gaps(counts, choice)
     if how is None:
         several = "s" if total > 1 else ""
+        remedy = "" if reading is None else "; fill them in, or leave these rows out"
         choice.fault(
             f"{total:,} missing or infinite value{several}, in {int(rows.sum()):,} of "
-            f"{len(X):,} rows (the first is {choice.place(int(rows.argmax()))}): {where}",
+            f"{len(X):,} rows (the first is {choice.place(int(rows.argmax()))}): {where}{remedy}",
             missing=DROP_ROWS,
         )
     elif how == MEDIAN:
