@@ -103,18 +103,19 @@ class TextTable(Table):
         self._seen = [Seen() for _ in layout.columns]
         self._skipped: list[int] = []
         self._ragged: list[str] = []
-        X, empty = np.empty((0, len(layout.columns))), [np.zeros(0, bool)]
+        X, empty, last = np.empty((0, len(layout.columns))), [np.zeros(0, bool)], ""
         try:
             for batch in self._batches():
                 start, values = len(X), self._numbers(batch, len(X), empty)
                 X.resize((start + len(batch), X.shape[1]), refcheck=False)  # never in memory twice
                 X[start:] = values.T
+                last = batch.columns[-1][-1].as_py() if len(batch) else last
         except pa.ArrowInvalid as error:
             raise self._unreadable(error) from None
         self._kept = np.flatnonzero(~np.concatenate(empty))
         self._X = X if len(self._kept) == len(X) else X[self._kept]
         self.n = len(self._X)
-        self.faults = self._row_faults()
+        self.faults = self._row_faults(last)
         names = unique([name or f"Unnamed: {j}" for j, name in enumerate(layout.columns)])
         self._places = {name: j for j, name in enumerate(names)}
         numbers = (~np.isnan(self._X)).sum(axis=0).tolist()
@@ -189,7 +190,10 @@ class TextTable(Table):
             self._ragged.append(f"row {number:,} has {many}")
         return "skip"
 
-    def _row_faults(self) -> list[str]:
+    def _row_faults(self, last: str) -> list[str]:
+        if "\n" in last and self._layout.is_open:
+            row = self._row(int(self._kept[-1]))
+            return [f"the quote that begins in row {row:,} is never closed; correct the row"]
         if not self._ragged:
             return []
         more = f" and {len(self._ragged) - EXAMPLES:,} more" if self._ragged[EXAMPLES:] else ""
@@ -228,6 +232,7 @@ class TextTable(Table):
             for column in np.flatnonzero(wrong.any(axis=1)).tolist():
                 self._keep(column, np.flatnonzero(wrong[column]), cells, start)
             empty.append(np.all(by_column(pc.equal(text, "")), axis=0))
+            text = pc.replace_substring_regex(text, r"^\+", "")  # which not all of Arrow reads
             values = pc.cast(pc.if_else(number, text, "nan"), pa.float64())
         return by_column(values)
 
