@@ -210,7 +210,7 @@ def test_missing_cells_are_missing(table: Table, cell: str) -> None:
 
 @pytest.mark.parametrize("cell", MARKS)
 def test_marks_are_missing_values_where_these_are_dealt_with(table: Table, cell: str) -> None:
-    with pytest.raises(InputError, match=r"is not a number.* add --missing 'drop-rows'"):
+    with pytest.raises(InputError, match=r"is not a number.* add --missing drop-rows"):
         table(f"a,b\n1,{cell}\n3,4\n")
     assert table(f"a,b\n1,{cell}\n3,4\n", missing="drop-rows").X.tolist() == [[3, 4]]
 
