@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import scipy.linalg
 import torch
+from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.parameters import whole
@@ -30,7 +31,7 @@ def assign(
     random_state: Seed = None,
     n_init: int = STARTS,
     device: str | torch.device | None = None,
-    grouped: np.ndarray | None = None,
+    grouped: Tensor | None = None,
 ) -> np.ndarray:
     """Labels (N,) int64 for ``n_clusters`` clusters, numbered by first appearance.
 
@@ -52,7 +53,7 @@ def assign(
     - "cluster_qr": rotation from a pivoted QR factorization of V (Damle, Minden and Ying 2019); no
       randomness.
 
-    ``grouped`` are the rows that k-means groups (`grouped_rows`), if they are known.
+    ``grouped`` are the rows that k-means groups (`rows_on`), if they are known.
 
     Points set aside by the embedding (isolated or stray) and points with a zero row carry no
     evidence and join the largest cluster. If the rows hold fewer distinct groups than
@@ -65,13 +66,14 @@ def assign(
     random = random_from(random_state)
 
     by_kmeans = method in ("kmeans", "filtered")
-    V = grouped if by_kmeans and grouped is not None else _rows(embedding, K, method)
+    V = None if by_kmeans else _rows(embedding, K, method)
     evident = ~embedding.set_aside & (_lengths(embedding.vectors) > ZERO_ROW)
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
-    elif by_kmeans:
-        seen = torch.from_numpy(V if evident.all() else V[evident]).to(device)
+    elif V is None:
+        seen = rows_on(embedding, K, method, device) if grouped is None else grouped
+        seen = seen if evident.all() else seen[torch.from_numpy(evident).to(seen.device)]
         labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
         labels = discretize(V[evident], random)
@@ -162,14 +164,13 @@ def _rows(embedding: Embedding, K: int, method: str) -> np.ndarray:
         # the degrees cancels in the rows' directions, but not in the columns' lengths.
         V = embedding.random_walk_vectors()[:, :K]
         return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
-    if method == "cluster_qr":
-        return embedding.vectors[:, :K]
-    return grouped_rows(embedding, K, method)
+    return embedding.vectors[:, :K]
 
 
 def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
     """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
-    V = embedding.vectors * spectral_filter(embedding.values, n_clusters)
+    V = embedding.vectors
+    V = V * spectral_filter(embedding.values, n_clusters).astype(V.dtype)
     return unit_length(V, out=V)
 
 
@@ -178,6 +179,20 @@ def grouped_rows(embedding: Embedding, n_clusters: int, method: str) -> np.ndarr
     if method == "filtered":
         return filtered_rows(embedding, n_clusters)
     return unit_length(embedding.vectors)
+
+
+def rows_on(
+    embedding: Embedding, n_clusters: int, method: str, device: str | torch.device | None
+) -> Tensor:
+    """`grouped_rows` on a device; None is the CPU."""
+    place = torch.device(device or "cpu")
+    if place.type == "cpu":
+        return torch.from_numpy(grouped_rows(embedding, n_clusters, method))
+    V = torch.from_numpy(embedding.vectors).to(place)
+    if method == "filtered":
+        V *= torch.from_numpy(spectral_filter(embedding.values, n_clusters)).to(V)
+    length = torch.linalg.vector_norm(V, dim=1, keepdim=True)
+    return V.div_(length.masked_fill_(length == 0, 1.0))
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
