@@ -25,6 +25,7 @@ MODULES = [
     "scale",
     "sparse",
     "speed",
+    "unequal",
     "vector_errors",
 ]
 COMMANDS = Path(__file__).with_name("commands.toml")

@@ -12,7 +12,7 @@ from samples import cut_affinity
 
 from dcfsc import spectral
 from dcfsc.spectral import confidence
-from dcfsc.spectral.assignment import filtered_rows
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.confidence import certain, memberships
 
 
@@ -36,7 +36,7 @@ def test_probabilities_are_those_of_the_formula(assign, kind):
     A *= 1e-3  # the unit of the affinities does not matter
     result = cut_affinity(A, 3, assign=assign, random_state=0)
     E, labels = result.embedding, result.labels
-    rows = filtered_rows(E, 3) if assign == "filtered" else E.vectors
+    rows = grouped_rows(E, 3, assign).numpy() if assign == "filtered" else E.vectors
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     means = np.stack([rows[labels == c].mean(axis=0) for c in range(3)])
     distances = ((rows[:, None] - means) ** 2).sum(axis=-1)

@@ -111,7 +111,7 @@ def _embedded(
 def _rows(embedding: Embedding, recipe: Recipe, device: torch.device | None) -> Tensor:
     on_gpu = device is not None and device.type == "cuda"  # k-means needs double precision
     place = device if on_gpu else None
-    return spectral.rows_on(embedding, recipe.n_clusters, recipe.assign, place)
+    return spectral.grouped_rows(embedding, recipe.n_clusters, recipe.assign, place)
 
 
 def _assigned(

@@ -4,7 +4,7 @@
 `memberships` says how sure the labels are.
 """
 
-from dcfsc.spectral.assignment import STARTS, assign, default_components, rows_on
+from dcfsc.spectral.assignment import STARTS, assign, default_components, grouped_rows
 from dcfsc.spectral.confidence import KEPT, Memberships, certain, memberships
 from dcfsc.spectral.coupling import coupling, cut_share, halves
 from dcfsc.spectral.embedding import Embedding, eigengap, embed
@@ -21,7 +21,7 @@ __all__ = [
     "default_components",
     "eigengap",
     "embed",
+    "grouped_rows",
     "halves",
     "memberships",
-    "rows_on",
 ]

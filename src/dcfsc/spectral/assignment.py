@@ -53,7 +53,7 @@ def assign(
     - "cluster_qr": rotation from a pivoted QR factorization of V (Damle, Minden and Ying 2019); no
       randomness.
 
-    ``grouped`` are the rows that k-means groups (`rows_on`), if they are known.
+    ``grouped`` are the rows that k-means groups (`grouped_rows`), if they are known.
 
     Points set aside by the embedding (isolated or stray) and points with a zero row carry no
     evidence and join the largest cluster. If the rows hold fewer distinct groups than
@@ -72,8 +72,8 @@ def assign(
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
     elif V is None:
-        seen = rows_on(embedding, K, method, device) if grouped is None else grouped
-        seen = seen if evident.all() else seen[torch.from_numpy(evident).to(seen.device)]
+        seen = grouped_rows(embedding, K, method, device) if grouped is None else grouped
+        seen = seen if evident.all() else seen[torch.from_numpy(evident.nonzero()[0]).to(seen.device)]
         labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
         labels = discretize(V[evident], random)
@@ -167,28 +167,17 @@ def _rows(embedding: Embedding, K: int, method: str) -> np.ndarray:
     return embedding.vectors[:, :K]
 
 
-def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
-    """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
-    V = embedding.vectors
-    V = V * spectral_filter(embedding.values, n_clusters).astype(V.dtype)
-    return unit_length(V, out=V)
-
-
-def grouped_rows(embedding: Embedding, n_clusters: int, method: str) -> np.ndarray:
-    """The rows (N, k) of the embedding at unit length, as k-means groups them."""
-    if method == "filtered":
-        return filtered_rows(embedding, n_clusters)
-    return unit_length(embedding.vectors)
-
-
-def rows_on(
-    embedding: Embedding, n_clusters: int, method: str, device: str | torch.device | None
+def grouped_rows(
+    embedding: Embedding,
+    n_clusters: int,
+    method: str,
+    device: str | torch.device | None = None,
 ) -> Tensor:
-    """`grouped_rows` on a device; None is the CPU."""
-    place = torch.device(device or "cpu")
-    if place.type == "cpu":
-        return torch.from_numpy(grouped_rows(embedding, n_clusters, method))
-    V = torch.from_numpy(embedding.vectors).to(place)
+    """The rows (N, k) of the embedding at unit length, as k-means groups them on ``device``.
+
+    "filtered" groups eigenvectors times `spectral_filter`. Zero rows stay zero.
+    """
+    V = torch.from_numpy(embedding.vectors).to(device, copy=True)
     if method == "filtered":
         V *= torch.from_numpy(spectral_filter(embedding.values, n_clusters)).to(V)
     length = torch.linalg.vector_norm(V, dim=1, keepdim=True)
@@ -204,12 +193,6 @@ def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
     gaps = np.maximum(1.0 - np.asarray(values, dtype=np.float64), 0.0)
     half = max(float(gaps[n_clusters - 1]), ROUNDING)
     return half / (half + gaps)
-
-
-def unit_length(V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """V with every row at length 1, in ``out`` if given; zero rows stay zero."""
-    length = _lengths(V)
-    return np.divide(V, np.where(length > 0, length, 1.0)[:, None], out=out)
 
 
 def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from dcfsc.spectral.assignment import rows_on
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.descent import Partitions
 from dcfsc.spectral.embedding import Embedding
 
@@ -71,7 +71,7 @@ def memberships(
     Memory N m beside the rows, which are read some at a time where they are, and no N x N matrix
     beside A.
     """
-    rows = rows_on(embedding, n_clusters, assign, None) if rows is None else rows
+    rows = grouped_rows(embedding, n_clusters, assign) if rows is None else rows
     own = torch.from_numpy(labels).to(rows.device)
     partition = Partitions.of(rows[None], own[None], n_clusters)
     means, size = partition.centers[0], partition.counts[0]

@@ -257,19 +257,18 @@ def _stray(component: np.ndarray, isolated: np.ndarray, k: int) -> np.ndarray:
 def _preference(S: NormalizedAffinity, k: int, solver: str, multiple: bool) -> list[str]:
     """Solver names in the order in which to try them; ``multiple``: 1 is a multiple eigenvalue,
     whose copies one Lanczos vector is apt to miss."""
-    order = ["block", "eigh", "arpack", "subspace"]
+    order = ["block", "eigh", "arpack"]
     if S.device.type == "cpu":
-        order = ["arpack", "block", "eigh", "subspace"]
+        order = ["arpack", "block", "eigh"]
         if multiple or S.n > LARGE or k >= MANY:
-            order = ["block", "arpack", "eigh", "subspace"]
+            order = ["block", "arpack", "eigh"]
     if S.n > LARGE:
-        order.insert(0, order.pop())
+        order.insert(0, "subspace")
     small = SMALL if S.device.type == "cpu" else SMALL_ON_GPU
     if solver == "auto" and (S.n <= small or (4 * k >= S.n and S.n <= DENSE_LIMIT)):
         solver = "eigh"
     if solver != "auto":
-        order.remove(solver)
-        order.insert(0, solver)
+        order = [solver, *(name for name in order if name != solver)]
     return order
 
 
