@@ -26,6 +26,7 @@ MODULES = [
     "shards",
     "sparse",
     "speed",
+    "unequal",
     "vector_errors",
 ]
 COMMANDS = Path(__file__).with_name("commands.toml")

@@ -17,7 +17,7 @@ from dcfsc.neighbors import unit_rows
 from dcfsc.pipeline import Recipe
 from dcfsc.representations.counts import Counts
 from dcfsc.spectral import cut_share
-from dcfsc.spectral.assignment import filtered_rows
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.kmeans import kmeans
 from research.data import data_root
 
@@ -165,7 +165,7 @@ def cuts(data: tuple[str, ...] = ("digits", "mnist-raw", "fashion-mnist")) -> Ro
         model = ClosedFormSubspaceClustering(K, device="cpu", random_state=0).fit(X)
         embedding = model._partition.embedding
         assert embedding is not None
-        V = filtered_rows(embedding, K)
+        V = grouped_rows(embedding, K, "filtered").numpy()
         partitions = lowest_partitions(V, K)
         lowest = sum_of_squares(V, partitions["lowest"])
         yield (

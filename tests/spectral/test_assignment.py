@@ -79,7 +79,7 @@ def test_partition_is_scikit_learns(method, weighted, ring_of_clusters):
 def test_the_rows_that_are_grouped_are_those_of_the_documentation(method, embedding):
     """k-means sees all six eigenvectors, cluster_qr and discretize as many as clusters."""
     E = replace(embedding[0], degrees=np.linspace(1.0, 9.0, 240), tau=0.5)
-    V, walk = E.vectors, E.vectors / np.sqrt(np.linspace(1.5, 9.5, 240))[:, None]
+    V, walk = E.vectors.copy(), E.vectors / np.sqrt(np.linspace(1.5, 9.5, 240))[:, None]
     if method == "discretize":
         expected = walk[:, :4] / np.linalg.norm(walk[:, :4], axis=0)
     elif method == "filtered":
@@ -90,7 +90,10 @@ def test_the_rows_that_are_grouped_are_those_of_the_documentation(method, embedd
         expected = V / np.linalg.norm(V, axis=1, keepdims=True)
     else:
         expected = V[:, :4]
-    np.testing.assert_allclose(assignment._rows(E, 4, method), expected, rtol=1e-12)
+    by_kmeans = method in ("kmeans", "filtered")
+    rows = (assignment.grouped_rows if by_kmeans else assignment._rows)(E, 4, method)
+    np.testing.assert_allclose(rows, expected, rtol=1e-12)
+    np.testing.assert_array_equal(E.vectors, V)
 
 
 def test_discretize_depends_on_the_columns_lengths_alone(embedding):
@@ -316,7 +319,7 @@ def test_a_small_group_displaces_a_cluster_only_where_that_hardly_stands_apart(t
     assert same_partition(result.labels, group_alone if displaced else clusters)
     assert result.embedding.vectors.shape == (310, 6)
     # It is the filtered rows that say so, and no chance of k-means.
-    V = assignment.filtered_rows(result.embedding, 3)
+    V = assignment.grouped_rows(result.embedding, 3, "filtered").numpy()
     of_clusters, of_group = (
         sum(((V[labels == k] - V[labels == k].mean(axis=0)) ** 2).sum() for k in range(3))
         for labels in (clusters, group_alone)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from samples import cut_affinity
 
 from dcfsc import spectral
 from dcfsc.spectral import confidence
-from dcfsc.spectral.assignment import filtered_rows
+from dcfsc.spectral.assignment import grouped_rows
 from dcfsc.spectral.confidence import certain, memberships
 
 
@@ -35,7 +36,7 @@ def test_probabilities_are_those_of_the_formula(assign, kind):
     A *= 1e-3  # the unit of the affinities does not matter
     result = cut_affinity(A, 3, assign=assign, random_state=0)
     E, labels = result.embedding, result.labels
-    rows = filtered_rows(E, 3) if assign == "filtered" else E.vectors
+    rows = grouped_rows(E, 3, assign).numpy() if assign == "filtered" else E.vectors
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     means = np.stack([rows[labels == c].mean(axis=0) for c in range(3)])
     distances = ((rows[:, None] - means) ** 2).sum(axis=-1)
@@ -81,10 +82,10 @@ def test_the_sharpness_of_many_points_is_that_of_some_from_first_to_last(monkeyp
 
 
 def test_what_the_affinity_cannot_say_ends_at_the_bounds_of_the_sharpness():
-    rows = np.array([[1.0, 0.0], [0.0, 1.0]])
-    nearness = confidence._nearness(rows, rows, np.array([1, 1]))
+    rows = torch.eye(2, dtype=torch.float64)
+    nearness = confidence._nearness(rows, rows, torch.tensor([1, 1]))
     np.testing.assert_allclose(nearness, [[1.0, -1.0], [-1.0, 1.0]])
-    own = np.array([0, 1])
+    own = torch.tensor([0, 1])
     assert confidence._sharpness(nearness, own, 2.0) == pytest.approx(1e6)
     assert confidence._sharpness(nearness, own, 0.0) == pytest.approx(1e-3)
     b = confidence._sharpness(nearness, own, 0.75)
@@ -94,9 +95,8 @@ def test_what_the_affinity_cannot_say_ends_at_the_bounds_of_the_sharpness():
 def test_points_without_links_have_no_share():
     A = np.array([[5.0, 1.0, 3.0, 0.0], [1.0, 0.0, 0.0, 0.0], [3.0, 0, 0, 0], [0, 0, 0, 2.0]])
     labels = np.array([0, 0, 1, 1])
-    one_hot = sp.csr_array(np.eye(2)[labels])
     for matrix in (A, sp.csr_array(A)):
-        share = confidence._share_in_own(matrix, labels, one_hot, np.arange(4))
+        share = confidence._share_in_own(matrix, labels, 2, np.arange(4))
         assert share == pytest.approx((1 / 4 + 1 + 0 + 0) / 4)
 
 

@@ -11,6 +11,7 @@ from dcfsc.spectral import eigensolvers
 from dcfsc.spectral.eigensolvers import SOLVERS, residual
 
 N, K = 240, 6
+DOUBLE = [name for name in SOLVERS if name != "subspace"]  # which has tests of its own
 
 
 def start(n=N, seed=0):
@@ -22,7 +23,7 @@ def reference(S, k):
     return values[::-1][:k], vectors[:, ::-1][:, :k]
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", DOUBLE)
 @pytest.mark.parametrize("tau", [0.0, 0.5])
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_array.toarray])
 def test_largest_pairs(name, tau, kind, ring_of_clusters):
@@ -36,7 +37,7 @@ def test_largest_pairs(name, tau, kind, ring_of_clusters):
     assert residual(S, values, vectors) <= 1e-9
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", DOUBLE)
 def test_every_copy_of_a_multiple_eigenvalue_is_found_or_none_is_claimed(name, blocks):
     A, y = blocks([20] * 12)
     S = read_affinity(A).normalized(0.0)
@@ -71,7 +72,7 @@ def test_a_missed_copy_is_noticed(blocks):
     assert missed
 
 
-@pytest.mark.parametrize("name", ["arpack", "block"])
+@pytest.mark.parametrize("name", ["arpack", "block", "subspace"])
 def test_a_solver_that_does_not_apply_says_so(name):
     S = read_affinity(np.ones((5, 5))).normalized(0.0)
     assert SOLVERS[name](S, 5, 1e-9, start(5)) is None
@@ -92,8 +93,9 @@ def test_a_block_has_room_for_three_of_itself(k, least):
 def test_the_start_fixes_the_result(ring_of_clusters):
     A, _ = ring_of_clusters(N, K)
     S = read_affinity(A).normalized(0.0)
-    for solver in SOLVERS.values():
-        first, second = solver(S, K, 1e-8, start()), solver(S, K, 1e-8, start())
+    for name, solver in SOLVERS.items():
+        tol = 1e-8 if name in DOUBLE else 1e-6
+        first, second = solver(S, K, tol, start()), solver(S, K, tol, start())
         assert torch.equal(first[1], second[1])
 
 
@@ -209,7 +211,7 @@ def test_a_residual_that_is_not_finite_is_infinite():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", DOUBLE)
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_array.toarray])
 def test_cuda_agrees_with_the_cpu(name, kind, ring_of_clusters):
     A, _ = ring_of_clusters(N, K, noise=0.3)

@@ -33,7 +33,7 @@ def test_kinds_and_solvers_give_one_embedding(regularization, ring_of_clusters):
     A, _ = ring_of_clusters(300, 6, noise=0.3)
     reference = embed(A.toarray(), 6, solver="eigh", regularization=regularization)
     for kind in KINDS.values():
-        for solver in SOLVERS:
+        for solver in ("eigh", "arpack", "block"):
             result = embed(kind(A), 6, solver=solver, regularization=regularization, random_state=0)
             assert result.solver == solver
             assert result.residual <= 1e-8
@@ -292,7 +292,9 @@ def test_tol_auto_goes_with_the_number_of_points(monkeypatch, caplog, ring_of_cl
     monkeypatch.setattr(embedding, "LARGE", 500)
     with caplog.at_level(logging.INFO, logger="dcfsc"):
         assert embed(A, 5, random_state=0).residual <= 1e-6
-    assert asked == [1e-8, 1e-6]
+        embed(A, 7, n_clusters=5, random_state=0)
+    assert [tol.tolist() for tol in asked[:2]] == [[1e-8] * 5, [1e-6] * 5]
+    assert asked[2].tolist() == [1e-6] * 5 + [1e-2] * 2
     assert "residual of 1e-06" in caplog.text
 
 
@@ -375,15 +377,15 @@ def test_strays_at_their_bounds(sizes, isolated, k, expected):
 
 def test_the_coarse_tolerance_begins_beyond_its_number(caplog):
     with caplog.at_level(logging.INFO, logger="dcfsc"):
-        assert embedding._tolerance("auto", 50_000) == 1e-8
+        assert embedding._tolerances("auto", 50_000, 3, 2).tolist() == [1e-8] * 3
         assert not caplog.records
-        assert embedding._tolerance("auto", 50_001) == 1e-6
+        assert embedding._tolerances("auto", 50_001, 3, 2).tolist() == [1e-6, 1e-6, 1e-2]
         assert len(caplog.records) == 1
-    assert embedding._tolerance(0.0, 5) == 1e-12
-    assert embedding._tolerance(0.5, 5) == 0.5
+    assert embedding._tolerances(0.0, 5, 1, 1).tolist() == [1e-12]
+    assert embedding._tolerances(0.5, 50_001, 2, 1).tolist() == [0.5, 0.5]
     for bad in (1.0, -1e-9, "fine"):
         with pytest.raises(InputError, match=r"^tol="):
-            embedding._tolerance(bad, 5)
+            embedding._tolerances(bad, 5, 2, 1)
 
 
 @pytest.mark.parametrize("kept", [2, 3, 6])
@@ -420,7 +422,8 @@ def test_signs_repeat_by_the_entry_of_largest_magnitude():
         ("cpu", 15_000, 3750, False, ["eigh", "block", "arpack"]),
         ("cpu", 15_001, 3751, False, ["block", "arpack", "eigh"]),
         ("cpu", 50_000, 5, False, ["arpack", "block", "eigh"]),
-        ("cpu", 50_001, 5, False, ["block", "arpack", "eigh"]),
+        ("cpu", 50_001, 5, False, ["subspace", "block", "arpack", "eigh"]),
+        ("cuda", 50_001, 5, False, ["subspace", "block", "eigh", "arpack"]),
         ("cuda", 2000, 5, False, ["eigh", "block", "arpack"]),
         ("cuda", 2001, 5, False, ["block", "eigh", "arpack"]),
         ("cuda", 2001, 5, True, ["block", "eigh", "arpack"]),
@@ -432,7 +435,7 @@ def test_the_order_of_solvers(device, n, k, multiple, expected):
     for solver in SOLVERS:
         order = embedding._preference(S, k, solver, multiple)
         assert order[0] == solver
-        assert sorted(order) == sorted(expected)
+        assert sorted(order) == sorted({*expected, solver})
 
 
 def test_random_walk_vectors_divide_by_the_root_of_the_degrees_and_tau(ring_of_clusters):

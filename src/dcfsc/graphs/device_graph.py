@@ -20,6 +20,7 @@ from dcfsc.graphs.graph import (
     ROUNDING,
     Affinity,
     Graph,
+    ImplicitAffinity,
     NormalizedAffinity,
     check_finite,
     check_range,
@@ -31,30 +32,16 @@ from dcfsc.graphs.graph import (
 )
 
 
-class DeviceAffinity(NormalizedAffinity):
-    """S as a torch CSR matrix B plus the implicit rank-one term; float32 products on request."""
-
-    has_single = True
+class DeviceAffinity(ImplicitAffinity):
+    """S on a device, B a torch CSR matrix."""
 
     def __init__(self, csr: CSR, values: Tensor, s: Tensor, tau: float) -> None:
         self.n, self.device = csr.n, values.device
         self._csr, self._values = csr, values
         self.s, self.tau = s, tau
 
-    @cached_property
-    def _double(self) -> Tensor:
-        return self._csr.matrix(self._values)
-
-    @cached_property
-    def _single(self) -> Tensor:
-        return self._csr.matrix(self._values.to(torch.float32))
-
-    def apply(self, X: Tensor) -> Tensor:
-        product = (self._single if X.dtype == torch.float32 else self._double) @ X
-        if self.tau > 0:
-            s = self.s.to(X.dtype)
-            product += (self.tau / self.n) * torch.outer(s, s @ X)
-        return product
+    def _matrix(self, kind: torch.dtype) -> Tensor:
+        return self._csr.matrix(self._values.to(kind))
 
     def dense(self) -> Tensor:
         S = torch.zeros(self.n, self.n, dtype=torch.float64, device=self.device)

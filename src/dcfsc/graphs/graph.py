@@ -45,6 +45,10 @@ class NormalizedAffinity:
         """S X for a block X (n x b) on ``device``, float64 or, with ``has_single``, float32."""
         raise NotImplementedError
 
+    def accumulate(self, out: Tensor, X: Tensor, alpha: float, beta: float) -> None:
+        """out = alpha S X + beta out, in place and, where it can be, without another block."""
+        out.mul_(beta).add_(self.apply(X), alpha=alpha)
+
     def dense(self) -> Tensor:
         """S itself (n x n) on ``device``."""
         raise NotImplementedError
@@ -68,34 +72,54 @@ class DenseAffinity(NormalizedAffinity):
         return self.S
 
 
-class SparseAffinity(NormalizedAffinity):
-    """S on the CPU as a SciPy matrix B plus the implicit rank-one term.
+class ImplicitAffinity(NormalizedAffinity):
+    """S as a sparse matrix B, in both precisions, plus the implicit rank-one term."""
+
+    has_single = True
+    s: Tensor  # (n,)
+    tau: float
+
+    def _matrix(self, kind: torch.dtype) -> Any:
+        """B in a precision."""
+        raise NotImplementedError
+
+    @cached_property
+    def _double(self) -> Any:
+        return self._matrix(torch.float64)
+
+    @cached_property
+    def _single(self) -> Any:
+        return self._matrix(torch.float32)
+
+    def apply(self, X: Tensor) -> Tensor:
+        product = torch.zeros_like(X)
+        self.accumulate(product, X, 1.0, 0.0)
+        return product
+
+    def accumulate(self, out: Tensor, X: Tensor, alpha: float, beta: float) -> None:
+        B = self._single if X.dtype == torch.float32 else self._double
+        if isinstance(B, Tensor):
+            torch.addmm(out, B, X, beta=beta, alpha=alpha, out=out)
+        else:
+            out.mul_(beta).add_(torch.from_numpy(B @ X.numpy()), alpha=alpha)
+        if self.tau > 0:
+            s = self.s.to(X.dtype)
+            out.addmm_(s[:, None], (s @ X)[None], alpha=alpha * self.tau / self.n)
+
+
+class SparseAffinity(ImplicitAffinity):
+    """S on the CPU, B a SciPy matrix.
 
     Its products are PyTorch's where that has MKL, which take a half to a quarter of SciPy's time.
     """
 
-    has_single = True
-
     def __init__(self, B: sp.csr_array, s: np.ndarray, tau: float) -> None:
         self.B, self.n, self.device = B, B.shape[0], torch.device("cpu")
-        self.s = torch.from_numpy(s)  # (n,)
+        self.s = torch.from_numpy(s)
         self.tau = tau
 
-    @cached_property
-    def _double(self) -> Any:
-        return _quick(self.B)
-
-    @cached_property
-    def _single(self) -> Any:
-        return _quick(self.B.astype(np.float32))
-
-    def apply(self, X: Tensor) -> Tensor:
-        B = self._single if X.dtype == torch.float32 else self._double
-        product = B @ X if isinstance(B, Tensor) else torch.from_numpy(B @ X.numpy())
-        if self.tau > 0:
-            s = self.s.to(X.dtype)
-            product += (self.tau / self.n) * torch.outer(s, s @ X)
-        return product
+    def _matrix(self, kind: torch.dtype) -> Any:
+        return _quick(self.B.astype(np.float32) if kind == torch.float32 else self.B)
 
     def dense(self) -> Tensor:
         S = torch.from_numpy(self.B.toarray())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.random import RandomState
 from torch import Tensor
 
@@ -80,18 +81,18 @@ def partition(
 def labels_of(graph: Graph, recipe: Recipe, rng: RandomState, n_init: int) -> np.ndarray:
     """The labels (N,) alone, of ``n_init`` starts of k-means."""
     embedding = _embedded(graph, recipe, rng)
-    rows = spectral.grouped_rows(embedding, recipe.n_clusters, recipe.assign)
-    return _assigned(embedding, rows, recipe, rng, graph.device, n_init)
+    rows = _rows(embedding, recipe, graph.device)
+    return _assigned(embedding, rows, recipe, rng, n_init)
 
 
 def cut(
-    embedding: Embedding, affinity: Any, recipe: Recipe, rng: RandomState, device: Any = None
+    embedding: Embedding, affinity: Any, recipe: Recipe, rng: RandomState, device: torch.device | None = None
 ) -> Partition:
     """The partition that the leading eigenvectors of an affinity (N, N) show."""
     K = recipe.n_clusters
     embedding = embedding.leading(spectral.default_components(recipe.assign, K, affinity.shape[0]))
-    rows = spectral.grouped_rows(embedding, K, recipe.assign)
-    labels = _assigned(embedding, rows, recipe, rng, device)
+    rows = _rows(embedding, recipe, device)
+    labels = _assigned(embedding, rows, recipe, rng)
     sure = spectral.memberships(embedding, labels, K, affinity, rows=rows)
     return Partition(labels, sure, embedding)
 
@@ -107,21 +108,24 @@ def _embedded(
     return spectral.embed(graph, count, n_clusters=K, random_state=rng, shared=shared)
 
 
+def _rows(embedding: Embedding, recipe: Recipe, device: torch.device | None) -> Tensor:
+    on_gpu = device is not None and device.type == "cuda"  # k-means needs double precision
+    place = device if on_gpu else None
+    return spectral.grouped_rows(embedding, recipe.n_clusters, recipe.assign, place)
+
+
 def _assigned(
     embedding: Embedding,
-    rows: np.ndarray,
+    rows: Tensor,
     recipe: Recipe,
     rng: RandomState,
-    device: Any,
     n_init: int = spectral.STARTS,
 ) -> np.ndarray:
-    on_gpu = device is not None and device.type == "cuda"  # k-means needs double precision
     return spectral.assign(
         embedding,
         recipe.n_clusters,
         method=recipe.assign,
         random_state=rng,
         n_init=n_init,
-        device=device if on_gpu else None,
         grouped=rows,
     )

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import scipy.linalg
 import torch
+from torch import Tensor
 
 from dcfsc.errors import InputError, unknown_name
 from dcfsc.parameters import whole
@@ -30,7 +31,7 @@ def assign(
     random_state: Seed = None,
     n_init: int = STARTS,
     device: str | torch.device | None = None,
-    grouped: np.ndarray | None = None,
+    grouped: Tensor | None = None,
 ) -> np.ndarray:
     """Labels (N,) int64 for ``n_clusters`` clusters, numbered by first appearance.
 
@@ -65,13 +66,14 @@ def assign(
     random = random_from(random_state)
 
     by_kmeans = method in ("kmeans", "filtered")
-    V = grouped if by_kmeans and grouped is not None else _rows(embedding, K, method)
+    V = None if by_kmeans else _rows(embedding, K, method)
     evident = ~embedding.set_aside & (_lengths(embedding.vectors) > ZERO_ROW)
     n_evident = int(evident.sum())
     if n_evident <= K or K == 1:
         labels = np.arange(n_evident, dtype=np.int64) % K
-    elif by_kmeans:
-        seen = torch.from_numpy(V if evident.all() else V[evident]).to(device)
+    elif V is None:
+        seen = grouped_rows(embedding, K, method, device) if grouped is None else grouped
+        seen = seen if evident.all() else seen[torch.from_numpy(evident.nonzero()[0]).to(seen.device)]
         labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
         labels = discretize(V[evident], random)
@@ -162,22 +164,24 @@ def _rows(embedding: Embedding, K: int, method: str) -> np.ndarray:
         # the degrees cancels in the rows' directions, but not in the columns' lengths.
         V = embedding.random_walk_vectors()[:, :K]
         return V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
-    if method == "cluster_qr":
-        return embedding.vectors[:, :K]
-    return grouped_rows(embedding, K, method)
+    return embedding.vectors[:, :K]
 
 
-def filtered_rows(embedding: Embedding, n_clusters: int) -> np.ndarray:
-    """The rows that "filtered" groups: eigenvectors times `spectral_filter`, at length 1."""
-    V = embedding.vectors * spectral_filter(embedding.values, n_clusters)
-    return unit_length(V, out=V)
+def grouped_rows(
+    embedding: Embedding,
+    n_clusters: int,
+    method: str,
+    device: str | torch.device | None = None,
+) -> Tensor:
+    """The rows (N, k) of the embedding at unit length, as k-means groups them on ``device``.
 
-
-def grouped_rows(embedding: Embedding, n_clusters: int, method: str) -> np.ndarray:
-    """The rows (N, k) of the embedding at unit length, as k-means groups them."""
+    "filtered" groups eigenvectors times `spectral_filter`. Zero rows stay zero.
+    """
+    V = torch.from_numpy(embedding.vectors).to(device, copy=True)
     if method == "filtered":
-        return filtered_rows(embedding, n_clusters)
-    return unit_length(embedding.vectors)
+        V *= torch.from_numpy(spectral_filter(embedding.values, n_clusters)).to(V)
+    length = torch.linalg.vector_norm(V, dim=1, keepdim=True)
+    return V.div_(length.masked_fill_(length == 0, 1.0))
 
 
 def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -189,12 +193,6 @@ def spectral_filter(values: np.ndarray, n_clusters: int) -> np.ndarray:
     gaps = np.maximum(1.0 - np.asarray(values, dtype=np.float64), 0.0)
     half = max(float(gaps[n_clusters - 1]), ROUNDING)
     return half / (half + gaps)
-
-
-def unit_length(V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """V with every row at length 1, in ``out`` if given; zero rows stay zero."""
-    length = _lengths(V)
-    return np.divide(V, np.where(length > 0, length, 1.0)[:, None], out=out)
 
 
 def _complete(labels: np.ndarray, evident: np.ndarray, K: int) -> np.ndarray:

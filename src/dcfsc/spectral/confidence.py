@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from dcfsc.spectral.assignment import grouped_rows
+from dcfsc.spectral.descent import Partitions
 from dcfsc.spectral.embedding import Embedding
 
 KEPT = 4  # clusters that are remembered of a point
@@ -50,7 +53,7 @@ def memberships(
     n_clusters: int,
     A: Any,
     assign: str = "kmeans",
-    rows: np.ndarray | None = None,
+    rows: Tensor | None = None,
 ) -> Memberships:
     """Probabilities of the clusters for the points of an affinity A (N, N) that was cut.
 
@@ -65,28 +68,31 @@ def memberships(
         mean_i p_{i, label(i)} = mean_i  sum_{j: label(j) = label(i)} A_ij / sum_j A_ij   (j != i).
 
     Points set aside by the embedding carry no evidence: every cluster is as likely for them.
-    Memory N m, and no N x N matrix beside A.
+    Memory N m beside the rows, which are read some at a time where they are, and no N x N matrix
+    beside A.
     """
     rows = grouped_rows(embedding, n_clusters, assign) if rows is None else rows
-    size = np.bincount(labels, minlength=n_clusters)
-    one_hot = sp.csr_array((np.ones(len(labels)), labels, np.arange(len(labels) + 1)))
-    one_hot.resize((len(labels), n_clusters))
-    means = (one_hot.T @ rows) / np.maximum(size, 1)[:, None]
+    own = torch.from_numpy(labels).to(rows.device)
+    partition = Partitions.of(rows[None], own[None], n_clusters)
+    means, size = partition.centers[0], partition.counts[0]
     evident = np.flatnonzero(~embedding.set_aside)
     if not len(evident):
         evident = np.arange(len(labels))
     few = evident[np.unique(np.linspace(0, len(evident) - 1, SAMPLE).astype(np.int64))]
-    nearness = _nearness(rows[few], means, size)
-    b = _sharpness(nearness, labels[few], _share_in_own(A, labels, one_hot, few))
+    at = torch.from_numpy(few).to(rows.device)
+    nearness = _nearness(rows[at], means, size)
+    b = _sharpness(nearness, own[at], _share_in_own(A, labels, n_clusters, few))
     kept = min(KEPT, n_clusters)
     clusters = np.empty((len(labels), kept), np.int32)
     probabilities = np.empty((len(labels), kept), np.float32)
+    aside = torch.from_numpy(embedding.set_aside).to(rows.device)
     step = max(1, CHUNK // n_clusters)
     for start in range(0, len(labels), step):
         part = slice(start, start + step)
         p = _probabilities(_nearness(rows[part], means, size), b)
-        p[embedding.set_aside[part]] = 1.0 / n_clusters
-        clusters[part], probabilities[part] = _likeliest(p, labels[part], kept)
+        p[aside[part]] = 1.0 / n_clusters
+        likeliest = _likeliest(p, own[part], kept)
+        clusters[part], probabilities[part] = (found.cpu().numpy() for found in likeliest)
     return Memberships(clusters, probabilities, n_clusters)
 
 
@@ -99,36 +105,32 @@ def certain(labels: np.ndarray, n_clusters: int) -> Memberships:
     return Memberships(clusters.astype(np.int32), probabilities, n_clusters)
 
 
-def _nearness(rows: np.ndarray, means: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _nearness(rows: Tensor, means: Tensor, size: Tensor) -> Tensor:
     """|r_i|^2 - |r_i - m_c|^2, (n, K); minus infinity for a cluster without points."""
-    near = 2.0 * rows @ means.T - np.einsum("ij,ij->i", means, means)
-    near[:, size == 0] = -np.inf
-    return near
+    near = torch.addmm(-means.square().sum(1), rows.double(), means.T, alpha=2.0)
+    return near.masked_fill_(size == 0, -torch.inf)
 
 
-def _probabilities(nearness: np.ndarray, b: float) -> np.ndarray:
-    p = nearness - nearness.max(axis=1, keepdims=True)
-    p *= b
-    np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
-    return p
+def _probabilities(nearness: Tensor, b: float) -> Tensor:
+    return torch.softmax((nearness - nearness.amax(1, keepdim=True)).mul_(b), dim=1)
 
 
-def _sharpness(nearness: np.ndarray, labels: np.ndarray, share: float) -> float:
+def _sharpness(nearness: Tensor, labels: Tensor, share: float) -> float:
     """The b at which the mean probability of a point's own cluster is ``share``, by halving."""
     low, high = LOG_SHARPNESS
-    own = np.arange(len(labels)), labels
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        below = _probabilities(nearness, 10.0**middle)[own].mean() < share
-        low, high = (middle, high) if below else (low, middle)
+        p = _probabilities(nearness, 10.0**middle).gather(1, labels[:, None])
+        low, high = (middle, high) if float(p.mean()) < share else (low, middle)
     return 10.0**high
 
 
-def _share_in_own(A: Any, labels: np.ndarray, one_hot: sp.csr_array, points: np.ndarray) -> float:
+def _share_in_own(A: Any, labels: np.ndarray, n_clusters: int, points: np.ndarray) -> float:
     """The mean share of the affinity of ``points`` that lies in their own clusters."""
+    n = len(labels)
+    one_hot = sp.csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, n_clusters))
     shares, diagonal = [], A.diagonal()
-    step = max(1, CHUNK // (one_hot.shape[1] if sp.issparse(A) else len(labels)))
+    step = max(1, CHUNK // (n_clusters if sp.issparse(A) else n))
     for start in range(0, len(points), step):
         part = points[start : start + step]
         mass = A[part] @ one_hot
@@ -140,12 +142,10 @@ def _share_in_own(A: Any, labels: np.ndarray, one_hot: sp.csr_array, points: np.
     return float(np.concatenate(shares).mean())
 
 
-def _likeliest(p: np.ndarray, labels: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
+def _likeliest(p: Tensor, labels: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     """The own cluster and the likeliest others, (n, kept), and their probabilities."""
-    rows, rank = np.arange(len(labels)), p.copy()
-    order = np.empty((len(labels), kept), np.int64)
-    order[:, 0] = labels
-    for place in range(1, kept):
-        rank[rows, order[:, place - 1]] = -1.0
-        order[:, place] = rank.argmax(axis=1)
-    return order, np.take_along_axis(p, order, axis=1)
+    order, rank = labels[:, None], p.clone()
+    while order.shape[1] < kept:
+        rank.scatter_(1, order[:, -1:], -1.0)
+        order = torch.cat([order, rank.argmax(1, keepdim=True)], dim=1)
+    return order, p.gather(1, order)

@@ -29,7 +29,7 @@ def halves(
     ends = np.cumsum(np.bincount(labels, minlength=n_clusters))
     for members in np.split(order, ends[:-1]):
         if len(members) > 2:
-            own = torch.from_numpy(rows[members])
+            own = rows[torch.from_numpy(members)]
             part = kmeans(own, 2, np.random.RandomState(0), STARTS)
             half[members] = part if 2 * part.sum() <= len(part) else 1 - part
     return half

@@ -1,35 +1,41 @@
 """Eigenpairs of the normalized affinity:  S V = V diag(w),  V'V = I,  w the k largest, descending.
 
-Three solvers with one signature. `eigh` factors S whole. `arpack` is the implicitly restarted
+Four solvers with one signature. `eigh` factors S whole. `arpack` is the implicitly restarted
 Lanczos method, one product at a time. `block` is a block Chebyshev-Davidson method: the spectrum
 lies in [-1, 1], so a Chebyshev polynomial of S that is small on [-1, a] and grows fast on (a, 1]
 turns a block of products into a strong push towards the wanted end, and a block wider than k
-cannot overlook copies of an eigenvalue, as one Lanczos vector can. It is written in torch and
-runs where S lives. `components` is for the one case that needs no solver.
+cannot overlook copies of an eigenvalue, as one Lanczos vector can. `subspace` iterates with the
+same filter in the memory of one block in float32, for tolerances that this allows. Both are written
+in torch and run where S lives. `components` is for the one case that needs no solver.
 
 A solver returns None where it does not apply or breaks down; whether a result is good enough is
 for the caller to judge, by `residual`.
 
 References: Y. Zhou and Y. Saad, "A Chebyshev-Davidson algorithm for large symmetric
 eigenproblems", SIAM J. Matrix Anal. Appl. 29 (2007); Y. Zhou, "A block Chebyshev-Davidson method
-with inner-outer restart for large eigenvalue problems", J. Comput. Phys. 229 (2010).
+with inner-outer restart for large eigenvalue problems", J. Comput. Phys. 229 (2010); Y. Zhou, Y. Saad,
+M. L. Tiago and J. R. Chelikowsky, "Self-consistent-field calculations using Chebyshev-filtered
+subspace iteration", J. Comput. Phys. 219 (2006).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
-from dcfsc.graphs.graph import DenseAffinity, NormalizedAffinity, SparseAffinity
+from dcfsc.graphs.graph import ROUNDING, DenseAffinity, NormalizedAffinity, SparseAffinity
+from dcfsc.spectral.descent import chunks
 
 Eigenpairs: TypeAlias = tuple[Tensor, Tensor]  # values (k,) descending, vectors (n, k)
-Solver: TypeAlias = Callable[[NormalizedAffinity, int, float, np.ndarray], "Eigenpairs | None"]
+Tolerance: TypeAlias = float | Tensor  # one for all, or one for each (k,)
+Solver: TypeAlias = Callable[[NormalizedAffinity, int, Tolerance, np.ndarray], "Eigenpairs | None"]
 
 FILTER_DEGREE = 24
 MAX_OUTER = 150
@@ -44,9 +50,15 @@ SINGLE_RESIDUAL = 1e-6
 # And only while the filter lifts the eigenvalue 1 by no more than this over its interval: what
 # rounding leaves of a vector found before is lifted too, and would drown the ones still wanted.
 SINGLE_GAIN = 1e7
+# Random vectors hold all eigenvectors alike, and their sums lose what is lifted less than others.
+RANDOM_GAIN = 1e5
+LEAST_DEGREE, LANCZOS_STEPS = 8, 60
+# A block is multiplied by so many elements at a time, and no fewer columns.
+LEAST_COLUMNS = 16
+_PART_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
-def eigh(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
+def eigh(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> Eigenpairs | None:
     """All of S by one dense symmetric factorization, n^3; exact to rounding."""
     if not isinstance(S, DenseAffinity) and S.n > DENSE_LIMIT:
         return None
@@ -57,7 +69,7 @@ def eigh(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenp
     return values[-k:].flip(0), vectors[:, -k:].flip(1).contiguous()
 
 
-def arpack(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
+def arpack(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> Eigenpairs | None:
     """Implicitly restarted Lanczos for the largest eigenvalues from the vector ``start`` (n,).
 
     One Lanczos vector can overlook a member of a tight cluster of eigenvalues near 1. Asking for
@@ -71,9 +83,10 @@ def arpack(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eige
         operator = S.B
     elif isinstance(S, DenseAffinity) and S.device.type == "cpu":
         operator = S.S.numpy()
+    least = float(torch.as_tensor(tol).min())
     ncv = min(S.n, max(2 * k + 1, k + 20))
     try:
-        w, V = spla.eigsh(operator, k=k, which="LA", v0=start, ncv=ncv, maxiter=300, tol=tol)
+        w, V = spla.eigsh(operator, k=k, which="LA", v0=start, ncv=ncv, maxiter=300, tol=least)
     except (spla.ArpackError, RuntimeError):
         return None
     order = np.argsort(w)[::-1]
@@ -82,7 +95,7 @@ def arpack(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eige
     return None if _overlooked(S, values, vectors, start) else (values, vectors)
 
 
-def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigenpairs | None:
+def block(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> Eigenpairs | None:
     """Block Chebyshev-Davidson: filter the unconverged Ritz vectors, add them to an orthonormal
     basis V, solve the projected problem V'SV, restart from the best Ritz vectors when V is full.
 
@@ -121,9 +134,97 @@ def block(S: NormalizedAffinity, k: int, tol: float, start: np.ndarray) -> Eigen
         first = int(unconverged[0, 0])
         edge = float(theta[width - 1])
         coarse = float(residuals.max()) > SINGLE_RESIDUAL and _gain(edge) < SINGLE_GAIN
-        W = X[:, first:].to(torch.float32 if coarse and S.has_single else V.dtype).contiguous()
+        W = X[:, first:].to(torch.float32 if coarse and S.has_single else V.dtype, copy=True)
         W = _chebyshev_filter(S, W, FILTER_DEGREE, edge).to(V.dtype)
     return theta[:k].clone(), X[:, :k].contiguous()
+
+
+def subspace(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> Eigenpairs | None:
+    """Chebyshev-filtered subspace iteration on one block X (n x width) in float32: filter the
+    columns that have not converged, take the Ritz vectors of all.
+
+    The Gram matrices X'X and X'SX, their eigenproblems and the residuals are in float64, which a
+    few rows or columns at a time are turned into. The interval of the filter comes from a Lanczos
+    run. The filter lifts no more than float32 bears; beyond that its degree is the one at which the
+    last residual should fall to its tolerance.
+    """
+    least = torch.as_tensor(tol, dtype=torch.float64, device=S.device).expand(k)
+    width = k + max(4, k // 24)
+    if not S.has_single or 3 * width > S.n or float(least.min()) < SINGLE_RESIDUAL:
+        return None
+    X = _scattered_block(start, width, S)
+    edge = _edge(S, 2 * width, start)
+    taken = torch.arange(width, device=S.device)
+    degree = _degree(RANDOM_GAIN, _growth(edge))
+    for _ in range(MAX_OUTER):
+        for part in columns(S, len(taken)):
+            X[:, taken[part]] = _chebyshev_filter(S, X[:, taken[part]], degree, edge)
+        theta = _rayleigh_ritz(S, X)
+        found = residuals(S, theta[:k], X[:, :k])
+        over = (found / least).cpu()
+        unconverged = (over > 1.0).nonzero()[:, 0]
+        if len(unconverged) == 0:
+            break
+        # The columns beyond k take up what lies between the k-th eigenvalue and the interval.
+        taken = torch.cat([unconverged, torch.arange(k, width)]).to(S.device)
+        edge = max(edge, float(theta[-1]))
+        missing = zip(over[unconverged].tolist(), theta.cpu()[unconverged].tolist(), strict=True)
+        needed = max(_degree(2.0 * ratio, _growth(edge, w)) for ratio, w in missing)
+        degree = min(needed, _degree(SINGLE_GAIN, _growth(edge)))
+    return theta[:k].clone(), X[:, :k].contiguous()
+
+
+def _degree(gain: float, growth: float) -> int:
+    """The degree at which a filter that grows so lifts by ``gain``."""
+    return max(LEAST_DEGREE, math.ceil(math.log(2.0 * gain) / max(growth, 1e-3)))
+
+
+def _edge(S: NormalizedAffinity, count: int, start: np.ndarray) -> float:
+    """About the eigenvalue of S that ``count`` others exceed, by the weights of a Lanczos run.
+
+    The squared first components of the tridiagonal matrix's eigenvectors, times n, say how many
+    eigenvalues each of its own stands for (Golub and Meurant, 1994).
+    """
+    q = torch.from_numpy(start).to(S.device)[:, None]
+    q, previous = q / q.norm(), torch.zeros_like(q)
+    diagonal, beside = [], [0.0]
+    for _ in range(min(LANCZOS_STEPS, S.n)):
+        product = S.apply(q).sub_(previous, alpha=beside[-1])
+        diagonal.append(float((product * q).sum()))
+        product.sub_(q, alpha=diagonal[-1])
+        beside.append(float(product.norm()))
+        if beside[-1] < ROUNDING**0.5:
+            break
+        previous, q = q, product / beside[-1]
+    theta, Y = scipy.linalg.eigh_tridiagonal(diagonal, beside[1:-1])
+    exceeded = np.cumsum(S.n * Y[0, ::-1] ** 2)
+    return float(theta[::-1][min(np.searchsorted(exceeded, count), len(theta) - 1)])
+
+
+def _rayleigh_ritz(S: NormalizedAffinity, X: Tensor) -> Tensor:
+    """Ritz values (b,), descending, of the span of X (n x b), whose columns become their vectors.
+
+    Directions that are only rounding get Ritz values near 0.
+    """
+    b = X.shape[1]
+    G, H = torch.zeros(2, b, b, dtype=torch.float64, device=S.device)
+    for part in columns(S, b):
+        product = S.apply(X[:, part].contiguous())
+        for rows in chunks(S.n, b, S.device):
+            x = X[rows].double()
+            H[:, part] += x.T @ product[rows].double()
+            if part.start == 0:
+                G += x.T @ x
+    scale = G.diagonal().clamp_min(torch.finfo(G.dtype).tiny).rsqrt()
+    lengths, U = torch.linalg.eigh(scale[:, None] * G * scale)
+    U *= lengths.clamp_min(ROUNDING**0.75 * float(lengths[-1])).rsqrt()
+    U *= scale[:, None]
+    projected = U.T @ H @ U
+    theta, Y = torch.linalg.eigh((projected + projected.T) / 2)
+    Y = U @ Y.flip(1)
+    for rows in chunks(S.n, b, S.device):
+        X[rows] = (X[rows].double() @ Y).to(X.dtype)
+    return theta.flip(0)
 
 
 def components(component: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -140,14 +241,23 @@ def components(component: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, 
     return np.ones(len(numbers)), vectors
 
 
-SOLVERS: dict[str, Solver] = {"eigh": eigh, "arpack": arpack, "block": block}
+SOLVERS: dict[str, Solver] = {"eigh": eigh, "arpack": arpack, "block": block, "subspace": subspace}
 
 
 def residual(S: NormalizedAffinity, values: Tensor, vectors: Tensor) -> float:
     """max_j |S v_j - w_j v_j|, infinite where anything is not finite."""
-    R = S.apply(vectors) - vectors * values
-    worst = float(torch.linalg.vector_norm(R, dim=0).max())
-    return worst if np.isfinite(worst) else float("inf")
+    return float(residuals(S, values, vectors).max())
+
+
+def residuals(S: NormalizedAffinity, values: Tensor, vectors: Tensor) -> Tensor:
+    """|S v_j - w_j v_j| (k,) in float64, some columns at a time."""
+    found = torch.empty_like(values)
+    for part in columns(S, len(values)):
+        V = vectors[:, part].to(torch.float64, memory_format=torch.contiguous_format)
+        R = S.apply(V)
+        R -= V * values[part]
+        found[part] = torch.linalg.vector_norm(R, dim=0)
+    return found.nan_to_num_(torch.inf, torch.inf)
 
 
 def _overlooked(S: NormalizedAffinity, values: Tensor, vectors: Tensor, start: np.ndarray) -> bool:
@@ -173,30 +283,57 @@ def _random_block(start: np.ndarray, width: int, device: torch.device) -> Tensor
     return torch.from_numpy(uniform).to(device).double() - 0.5
 
 
+def _scattered_block(start: np.ndarray, width: int, S: NormalizedAffinity) -> Tensor:
+    """Like `_random_block`, in float32 and made on the device: the last digits of multiples."""
+    factors = np.random.default_rng(start[:8].view(np.uint64)).integers(1 << 20, 1 << 28, width)
+    seeds = torch.from_numpy(start).to(S.device)[:, None]
+    times = torch.from_numpy(2.0 * factors + 1.0).to(S.device)
+    X = torch.empty((S.n, width), device=S.device)
+    for part in columns(S, width):
+        X[:, part] = (seeds * times[part]).frac_().abs_() - 0.5
+    return X
+
+
 def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -> Tensor:
-    """T_degree(S) X (n x b) after the linear map that sends [-1, a] to [-1, 1].
+    """T_degree(S) X (n x b) in place of X, after the map that sends [-1, a] to [-1, 1].
 
     The three-term recurrence is scaled by its value at eigenvalue 1, so that no degree overflows.
+    It takes some columns at a time, so that what it holds beside X is small and stays in a cache.
     """
     a = min(max(a, -0.9), 1.0 - 1e-8)
     half, center = (a + 1.0) / 2.0, (a - 1.0) / 2.0
-    first = sigma = half / (1.0 - center)
-    previous, current = X, (S.apply(X) - center * X) * (sigma / half)
-    for _ in range(degree - 1):
-        following = 1.0 / (2.0 / first - sigma)
-        product = S.apply(current)
-        product -= center * current
-        product *= 2.0 * following / half
-        product -= (sigma * following) * previous
-        previous, current, sigma = current, product, following
-    return current
+    first = half / (1.0 - center)
+    for part in columns(S, X.shape[1]):
+        previous = X[:, part].clone(memory_format=torch.contiguous_format)
+        sigma, current = first, previous * (-center * first / half)
+        S.accumulate(current, previous, first / half, 1.0)
+        for _ in range(degree - 1):
+            following = 1.0 / (2.0 / first - sigma)
+            step = 2.0 * following / half
+            S.accumulate(previous, current, step, -sigma * following)
+            previous.add_(current, alpha=-center * step)
+            previous, current, sigma = current, previous, following
+        X[:, part] = current
+    return X
+
+
+def columns(S: NormalizedAffinity, k: int) -> Iterator[slice]:
+    """Slices of the k columns of a block (n x k), of a bounded number of elements each."""
+    step = max(LEAST_COLUMNS, _PART_ELEMENTS.get(S.device.type, 1 << 20) // S.n)
+    for begin in range(0, k, step):
+        yield slice(begin, min(begin + step, k))
 
 
 def _gain(a: float, degree: int = FILTER_DEGREE) -> float:
     """The unscaled filter at eigenvalue 1, T_degree((3 - a) / (1 + a)); at most 1 on [-1, a]."""
-    a = min(max(a, -0.9), 1.0 - 1e-8)
-    exponent = degree * math.acosh((3.0 - a) / (1.0 + a))
+    exponent = degree * _growth(a)
     return math.cosh(exponent) if exponent < 700.0 else math.inf
+
+
+def _growth(a: float, w: float = 1.0) -> float:
+    """By how much a degree adds to the logarithm of the filter at an eigenvalue w; 0 on [-1, a]."""
+    a = min(max(a, -0.9), 1.0 - 1e-8)
+    return math.acosh(max(1.0, (2.0 * w + 1.0 - a) / (1.0 + a)))
 
 
 def _orthonormal_against(V: Tensor, W: Tensor) -> Tensor:
