@@ -23,28 +23,24 @@ from dcfsc import processes
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.graphs import Graph
 from dcfsc.pipeline import Partition, Recipe, graph_of, partition
-from dcfsc.self_expression import (
-    CosineForm,
-    FeatureForm,
-    MirroredCosineForm,
-    Operator,
-    RankedByCosine,
-    RerankedForm,
-)
+from dcfsc.self_expression import Operator, RankedByCosine
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
-# Operators that find neighbors among the samples of all processes.
-_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm, RerankedForm)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
     """What cannot be divided is refused before the work."""
     if not processes.active():
         return
+    if not hasattr(estimator, "predict"):
+        raise InputError(
+            f"{type(estimator).__name__} needs all samples in one process; many processes are for "
+            "DCFSC and ClosedFormSubspaceClustering."
+        )
     make = affinities.get(estimator.affinity, n_clusters)
     if not isinstance(make, affinities.TopK) or make.search != "exact":
         raise InputError(
@@ -77,12 +73,6 @@ def cluster(
 
     ``groups`` are the clusters of this process's samples where they are known already.
     """
-    if not isinstance(operator, _DIVISIBLE):
-        raise InputError(
-            f"{type(estimator).__name__} needs all samples in one process; many processes are for "
-            "DCFSC and ClosedFormSubspaceClustering."
-        )
-    check_choices(estimator, recipe.n_clusters)
     counts = processes.row_counts(operator.n, operator.device)
     start, N = sum(counts[: processes.rank()]), sum(counts)
     leverage = None
