@@ -34,8 +34,6 @@ _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
     """What cannot be divided is refused before the work."""
-    if not processes.active():
-        return
     if not hasattr(estimator, "predict"):
         raise InputError(
             f"{type(estimator).__name__} needs all samples in one process; many processes are for "
@@ -51,14 +49,12 @@ def check_choices(estimator: Any, n_clusters: int) -> None:
         raise InputError("form='samples' needs all samples in one process; use 'features'.")
 
 
-def common_random_state(random_state: Any) -> np.random.RandomState:
-    """The first process's random state on all of them."""
-    if not processes.active():
-        return check_random_state(random_state)
+def common_seed(random_state: Any) -> int:
+    """The first process's seed on all of them."""
     seed = random_state
     if not isinstance(seed, int | np.integer):
         seed = check_random_state(random_state).randint(2**31 - 1)
-    return check_random_state(int(processes.broadcast(torch.tensor(int(seed)), 0)))
+    return int(processes.broadcast(torch.tensor(int(seed)), 0))
 
 
 def cluster(
