@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.linear_model import orthogonal_mp
+from sklearn.preprocessing import normalize
 
+from dcfsc.io import synthetic
 from dcfsc.self_expression import orthogonal_matching_pursuit, sparse_self_expression
 from research.data import load
 
@@ -25,8 +27,8 @@ def omp(n: int = 10_000, d: int = 500, k: int = 5, repeats: int = 5) -> Figures:
     The loop is timed on a random subset of samples and scaled; the supports are compared on the
     same samples.
     """
-    Z = noisy_subspaces(n, d)
-    X = Z.numpy()
+    X = normalize(synthetic(n, 10, 5, d, noise=0.1, random_state=0).X).astype(np.float32)
+    Z = torch.from_numpy(X)
     ways = {"gram": True, "residual_scan": False}
     runs = {name: partial(orthogonal_matching_pursuit, Z, k, gram=g) for name, g in ways.items()}
     times = interleaved(runs, repeats)
@@ -79,16 +81,6 @@ def ssc(max_iter: int = 150, peer_steps: int = 2) -> Figures:
     row["textbook_seconds_per_step"] = textbook_admm(Z, ALPHA, peer_steps)
     row["speedup_per_step"] = row["textbook_seconds_per_step"] / row["seconds_per_step"]
     return {"ssc": row}
-
-
-def noisy_subspaces(n: int, d: int, k: int = 10, dim: int = 5, noise: float = 0.1) -> torch.Tensor:
-    """n unit samples near k random subspaces of dimension ``dim`` in d dimensions, float32."""
-    rng = np.random.default_rng(0)
-    bases = rng.standard_normal((k, dim, d)) / np.sqrt(d)
-    labels = np.arange(n) % k
-    Z = np.einsum("ni,nid->nd", rng.standard_normal((n, dim)), bases[labels], optimize=True)
-    Z += noise * np.sqrt(dim / d) * rng.standard_normal((n, d))
-    return torch.nn.functional.normalize(torch.from_numpy(Z), dim=1).float()
 
 
 def textbook_admm(Z: torch.Tensor, alpha: float, steps: int) -> float:

@@ -79,7 +79,7 @@ def take_steps(
         return
     lam = float(options["lam"])
     if method == "dcfsc-inverse":
-        network.convolution = "native"
+        network.encoder.plain = network.decoder.plain = True
         train_by_inverse(network, X, lam=lam, **common)
         return
     fast = method == "dcfsc-fast" and X.is_cuda

@@ -69,11 +69,22 @@ def test_published_dsc_counts():
     assert layer_sizes(preset("dsc-coil100")) == [1300, 1251]
 
 
-@pytest.mark.parametrize("convolution", ["native", "patches"])
+def plain(net, on=True):
+    """The network with PyTorch's own convolutions, or with products over patches if it may."""
+    net.encoder.plain = net.decoder.plain = on
+    return net
+
+
+@pytest.fixture
+def patches_for_all(monkeypatch):
+    """Products over patches for a handful of samples as well."""
+    monkeypatch.setattr("dcfsc.networks.layers.FEWEST_SAMPLES", 0)
+
+
+@pytest.mark.parametrize("by_patches", [False, True])
 @pytest.mark.parametrize("name", PRESETS)
-def test_preset_shapes(name, convolution):
-    net = preset(name)
-    net.convolution = convolution
+def test_preset_shapes(name, by_patches, patches_for_all):
+    net = plain(preset(name), not by_patches)
     x = samples(net, 3)
     z = net.encoder(x)
     assert z.shape == (3, LATENTS[name]) == (3, net.latent_dim)
@@ -101,9 +112,8 @@ def test_both_convolutions_agree(spec, training, monkeypatch):
     # Nine kilobytes hold the patches of a few samples, so blocks are cut as in a large batch.
     monkeypatch.setattr("dcfsc.networks.patches.BLOCK_BYTES", 9_000)
     nets, results = [], []
-    for convolution in ("native", "patches"):
-        net = build(spec, generator(3)).double().train(training)
-        net.convolution = convolution
+    for on in (True, False):
+        net = plain(build(spec, generator(3)), on).double().train(training)
         x = samples(net, dtype=torch.float64)
         out = net(x)
         gradients = torch.autograd.grad((out - x).square().sum(), list(net.parameters()))
@@ -117,20 +127,20 @@ def test_both_convolutions_agree(spec, training, monkeypatch):
 
 def test_gradients_reach_the_input_on_both_convolutions():
     gradients = []
-    for convolution in ("native", "patches"):
-        net = build(SPECS["conv"], generator()).double()
-        net.convolution = convolution
+    for on in (True, False):
+        net = plain(build(SPECS["conv"], generator()), on).double()
         x = samples(net, dtype=torch.float64).requires_grad_()
         gradients.append(torch.autograd.grad(net(x).square().sum(), x)[0])
     torch.testing.assert_close(*gradients)
 
 
-def test_auto_takes_patches_for_batches_on_a_cpu_only():
-    net = build(SPECS["conv"])
-    assert net.convolution == "auto"
-    assert net.encoder._use_patches(torch.zeros(400, 1))
-    assert not net.encoder._use_patches(torch.zeros(2, 1))
-    assert not net.encoder._use_patches(torch.zeros(400, 1, device="meta"))
+def test_patches_are_for_batches_on_a_cpu_without_batch_norm():
+    encoder = build(SPECS["conv"]).encoder
+    assert encoder._uses_patches(torch.zeros(400, 1))
+    assert not encoder._uses_patches(torch.zeros(2, 1))
+    assert not encoder._uses_patches(torch.zeros(400, 1, device="meta"))
+    assert not build(SPECS["conv, batch norm"]).encoder._uses_patches(torch.zeros(400, 1))
+    assert not plain(build(SPECS["conv"])).encoder._uses_patches(torch.zeros(400, 1))
 
 
 def test_a_transposed_network_is_the_upright_one_on_transposed_images():
@@ -220,16 +230,13 @@ def test_integer_images_and_refusals():
         net.decoder(torch.zeros(20, 4))
     with pytest.raises(InputError, match=r"\(n, 7\) features"):
         build(SPECS["mlp"]).encoder(torch.zeros(3, 6))
-    with pytest.raises(InputError, match="convolution must be one of"):
-        net.convolution = "fft"
     with pytest.raises(InputError, match="ConvSpec or an MLPSpec, got dict"):
         build({"kind": "conv"})
 
 
-@pytest.mark.parametrize("convolution", ["auto", "patches", "native"])
-def test_no_samples_is_no_error(convolution):
-    net = build(SMALL_CONV)
-    net.convolution = convolution
+@pytest.mark.parametrize("by_patches", [False, True])
+def test_no_samples_is_no_error(by_patches, patches_for_all):
+    net = plain(build(SMALL_CONV), not by_patches)
     assert net(torch.zeros(0, 2, 9, 6)).shape == (0, 2, 9, 6)
 
 
@@ -249,8 +256,6 @@ def test_copies_and_pickles_are_whole_networks():
     expected = net(x)
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert torch.equal(twin(x), expected)
-        assert twin.encoder.workspace is twin.decoder.workspace
-        assert twin.encoder.workspace is not net.encoder.workspace
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -261,5 +266,5 @@ def test_cuda_agrees_with_the_cpu(name):
     expected = net(x)
     found = copy.deepcopy(net).cuda()
     torch.testing.assert_close(found(x.cuda()).cpu(), expected, rtol=1e-9, atol=1e-9)
-    found.convolution = "patches"
+    plain(found)
     torch.testing.assert_close(found(x.cuda()).cpu(), expected, rtol=1e-9, atol=1e-9)

@@ -161,24 +161,6 @@ def test_patches_pass_gradcheck(transposed, geometry):
     assert gradcheck(lambda *t: function(*t, geometry), (inputs, weight, bias))
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-def test_uneven_blocks_change_nothing(monkeypatch, transposed):
-    geometry = SameGeometry(6, 5, 3, 2)
-    x, y, weight, bias_o, bias_c = random_case(geometry, n=11)
-    inputs = last(y if transposed else x)
-    bias = bias_c if transposed else bias_o
-    function = patches.convolve_transposed if transposed else patches.convolve
-    results = []
-    for budget in (2**30, 4 * 9 * 2 * 9 * 8):  # all samples at once; four samples, then 4 and 3
-        monkeypatch.setattr(patches, "BLOCK_BYTES", budget)
-        leaves = [t.clone().requires_grad_() for t in (inputs, weight, bias)]
-        out = function(*leaves, geometry)
-        results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
-    assert patches.block_size(weight, geometry) == 4
-    for whole, blocks in zip(*results, strict=True):
-        torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
-
-
 def test_only_the_gradients_asked_for():
     geometry = SameGeometry(6, 6, 3, 2)
     x, y, weight, bias_o, bias_c = random_case(geometry)
@@ -198,13 +180,11 @@ def test_only_the_gradients_asked_for():
 
 
 def test_a_graph_can_be_used_twice_and_passes_may_interleave():
-    """Buffers are shared within a pass: a later pass must not spoil an earlier one's gradients."""
     geometry = SameGeometry(6, 6, 3, 2)
     x, _, weight, bias, _ = random_case(geometry)
     weight.requires_grad_()
-    workspace = patches.Workspace()
-    one = patches.convolve(last(x), weight, bias, geometry, workspace)
-    two = patches.convolve(last(2 * x), weight, bias, geometry, workspace)
+    one = patches.convolve(last(x), weight, bias, geometry)
+    two = patches.convolve(last(2 * x), weight, bias, geometry)
     (alone,) = torch.autograd.grad(patches.convolve(last(x), weight, bias, geometry).sum(), weight)
     (early,) = torch.autograd.grad(one.sum(), weight, retain_graph=True)
     torch.autograd.grad(two.sum(), weight)
@@ -213,15 +193,15 @@ def test_a_graph_can_be_used_twice_and_passes_may_interleave():
     assert torch.equal(again, alone)
 
 
-def test_batches_of_many_sizes_share_one_workspace():
-    """Buffers grow and are reused; a size met again later must not see another size's zeros."""
+@pytest.mark.parametrize(("n", "size", "counts"), [(11, 4, [4, 4, 3]), (4, 4, [4]), (0, 4, [0])])
+def test_blocks_are_nearly_even_and_lose_nothing(n, size, counts):
+    x = torch.randn(n, 2, 3, 5)
+    blocks = patches.samples_last(x, size)
+    assert [block.shape[-1] for block in blocks] == counts
+    assert torch.equal(patches.samples_first(blocks), x.flatten(1))
+
+
+def test_a_block_holds_as_many_patches_as_its_bytes(monkeypatch):
+    monkeypatch.setattr(patches, "BLOCK_BYTES", 4 * 9 * 2 * 9 * 8)
     geometry = SameGeometry(6, 5, 3, 2)
-    workspace = patches.Workspace()
-    for n in [*range(1, patches.Workspace.MOST_GRIDS + 5), 3, 1]:
-        x, y, weight, bias_o, bias_c = random_case(geometry, n, seed=n)
-        down = patches.convolve(last(x), weight, bias_o, geometry, workspace)
-        up = patches.convolve_transposed(last(y), weight, bias_c, geometry, workspace)
-        expected = convolution.convolve(x, weight, bias_o, geometry)
-        torch.testing.assert_close(first(down), expected, rtol=1e-12, atol=1e-12)
-        expected = convolution.convolve_transposed(y, weight, bias_c, geometry)
-        torch.testing.assert_close(first(up), expected, rtol=1e-12, atol=1e-12)
+    assert patches.block_size(random_case(geometry)[2], geometry) == 4

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfsc import metrics, spectral
-from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, diagnostics
+from dcfsc.estimators import SSC, SSCOMP, ClosedFormSubspaceClustering, base
 from dcfsc.io import Dataset, synthetic
 from dcfsc.pipeline import Partition
 from dcfsc.report.details import DOUBTFUL, MISTAKE, OTHER, TYPICAL
@@ -196,7 +196,7 @@ def test_path_goes_through_the_lam_that_was_used(
     left = Z - fitted._operator.apply(Z)
     assert error == pytest.approx(float(left.square().sum() / Z.square().sum()), rel=1e-4)
     assert (np.diff(details.path[:, 1]) < 0).all()
-    monkeypatch.setattr(diagnostics, "PATH_COST", 0)
+    monkeypatch.setattr(base, "PATH_COST", 0)
     cheap = run_details.describe_details(fitted, data).path
     np.testing.assert_allclose(cheap[:, :2], details.path[:, :2], rtol=1e-6)
     assert np.isnan(cheap[:, 2]).all()

@@ -51,13 +51,11 @@ def relative(a, b):
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("batch_size", [1, 5, 16, 36, 37, 100])
-@pytest.mark.parametrize("convolution", ["patches", "native"])
-def test_loss_and_every_gradient_are_those_of_the_full_batch(kind, batch_size, convolution):
+@pytest.mark.parametrize("plain", [False, True])
+def test_loss_and_every_gradient_are_those_of_the_full_batch(monkeypatch, kind, batch_size, plain):
+    monkeypatch.setattr("dcfsc.networks.layers.FEWEST_SAMPLES", 0)
     network, X = network_and_samples(kind)
-    if kind == "mlp" and convolution == "native":
-        convolution = None
-    if convolution and kind != "mlp":
-        network.convolution = convolution
+    network.encoder.plain = network.decoder.plain = plain
     terms = (SelfExpressionTerm(0.3),)
     loss, gradients = full_gradients(network, X, Absolute(0.7), terms)
     network.zero_grad()

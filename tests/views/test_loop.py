@@ -1,7 +1,7 @@
 """Training on views: what it lowers, that it is repeatable, and features of a sample alone."""
 
+import copy
 import math
-from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from dcfsc.errors import DivergenceError
 from dcfsc.networks import HeadSpec, ResidualSpec, ViewNetwork
 from dcfsc.training import Checkpoint, History
 from dcfsc.views import loop as view_loop
-from dcfsc.views.augmentations import Drawn, Views
+from dcfsc.views.augmentations import Views
 from dcfsc.views.loop import Schedule, train_views, view_features
 from dcfsc.views.losses import Batch, weighted_terms
 from dcfsc.views.pseudo_labels import PseudoLabels
@@ -261,61 +261,24 @@ def test_several_views_are_learned_by_momentum():
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-class Tape:
-    """Stands in for torch.cuda: what is recorded is not run, and runs again at each replay."""
+def test_a_compiled_training_runs_what_the_compiler_made_of_the_network(monkeypatch):
+    """It stands in here for a network with other weights, whose losses are then those of a step."""
+    asked, other = [], ViewNetwork(HEAD, torch.Generator().manual_seed(9))
 
-    def __init__(self, network):
-        self.network, self.replays = network, 0
-        self.Stream = self.current_stream = lambda: self
-        self.CUDAGraph = lambda: self
+    def compiler(network, mode):
+        asked.append((network, mode))
+        return other
 
-    def wait_stream(self, other):
-        pass
-
-    def stream(self, aside):
-        return nullcontext()
-
-    @contextmanager
-    def graph(self, tape):
-        before = [(b, b.clone()) for b in self.network.buffers()]
-        yield
-        for buffer, value in before:
-            buffer.copy_(value)
-
-    def replay(self):
-        self.replays += 1
-        rows, uniform, *drawn = self.recorded.inputs
-        terms = self.recorded.gradient(rows, uniform, self.drawn(*drawn))
-        for name, value in self.recorded.terms.items():
-            value.copy_(terms[name])
-
-    def drawn(self, uniform, light, noise):
-        return Drawn(uniform, light, noise, None)
-
-
-def test_a_recorded_step_reads_what_is_new_and_leaves_the_statistics_alone(monkeypatch):
-    """Batches, positives and targets change between replays; warming up is not a step."""
-    plain, ours = (ViewNetwork(HEAD, torch.Generator().manual_seed(1)) for _ in range(2))
-    tape = Tape(ours)
-    monkeypatch.setattr(view_loop.torch, "cuda", tape)
-    results = []
-    for network in (plain, ours):
-        pseudo_labels, random = taught(), torch.Generator().manual_seed(3)
-        step = view_loop._Step(
-            network, vectors(), Views((6,), NOISE), WEIGHTS, pseudo_labels, 2, "float32"
-        )
-        if network is ours:
-            tape.recorded = step.gradient = view_loop._Recorded(network, step.gradient)
-        terms, gradients = [], []
-        for number in range(4):
-            if number == 2:
-                pseudo_labels.targets.fill_(1)
-                pseudo_labels.shares.fill_(1.0)
-            terms.append(step(8, random))
-            gradients.append([p.grad.clone() for p in network.parameters()])
-        results.append((terms, gradients, [b.clone() for b in network.buffers()]))
-    assert tape.replays == 4
-    torch.testing.assert_close(results[1], results[0])
+    monkeypatch.setattr(view_loop.torch, "compile", compiler)
+    losses = []
+    for network, compiled in ((copy.deepcopy(other), False), (ViewNetwork(HEAD), True)):
+        history, random = History(), torch.Generator().manual_seed(3)
+        arguments = vectors(), Views((6,), NOISE), WEIGHTS, Schedule(1, 8), taught()
+        options = {"n_clusters": 2, "generator": random, "history": history}
+        train_views(network, *arguments, **options, compiled=compiled)
+        losses += history.column("loss")
+    assert asked == [(network, "reduce-overhead")]
+    assert losses[1] == losses[0]
 
 
 @pytest.mark.parametrize("stop", [1, 3])
@@ -372,16 +335,6 @@ def test_what_is_called_may_leave_the_network_in_evaluation_mode():
 def test_a_network_on_the_cpu_stays_as_it_lies():
     network, _ = trained(steps=2)
     assert all(p.is_contiguous() for p in network.parameters())
-
-
-def test_a_network_is_compiled_where_asked(monkeypatch):
-    seen = []
-    monkeypatch.setattr(torch, "compile", lambda network: seen.append(network) or network)
-    network = ViewNetwork(HEAD)
-    run(network, 1)
-    assert seen == []
-    run(network, 1, compiled=True)
-    assert seen == [network]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

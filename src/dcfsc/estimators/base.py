@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -18,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dcfsc import affinity as affinities
-from dcfsc import processes
+from dcfsc import processes, spectral
 from dcfsc.errors import InputError
 from dcfsc.graphs import Graph
 from dcfsc.machine import resolve_device
@@ -26,15 +28,17 @@ from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
 from dcfsc.pipeline import Partition, Recipe, cut, graph_of, partition
 from dcfsc.pipeline.samples import groups_of_equal_samples
 from dcfsc.progress import stage
-from dcfsc.self_expression import Operator
-from dcfsc.spectral import certain
+from dcfsc.self_expression import LambdaPath, Operator, effective_dof, squared_singular_values
 from dcfsc.spectral.assignment import METHODS as ASSIGNMENTS
 
 from . import sharded
-from .diagnostics import Diagnostics
 from .validation import check_n_clusters
 
 HISTORY = "history_"
+EXTRA_EIGENVALUES = 10
+PATH_POINTS = 49
+# N d min(N, d) up to which the leave-one-out error is computed along the path: seconds.
+PATH_COST = 2e10
 DEVICE = Kind(lambda v: not isinstance(v, bool) and bool(resolve_device(v)), "a device")
 
 
@@ -96,7 +100,7 @@ class FeatureTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return tags
 
 
-class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
+class SubspaceClusterer(ClusterMixin, Estimator):
     """An estimator that ends in spectral clustering of an affinity made from coefficients.
 
     A subclass computes the coefficients in ``fit`` and hands them to :meth:`_cluster`. It is a
@@ -124,6 +128,8 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
     confidence_: np.ndarray
     next_best_: np.ndarray
     sample_shape_: tuple[int, ...]
+    affinity_matrix_: Any
+    lam_: Any
     _operator: Operator | None
     _partition: Partition
 
@@ -177,7 +183,9 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         model.set_params(n_clusters=K)
         model.n_clusters_ = K
         if self.labels_.max() < K:
-            model._take_partition(Partition(self.labels_, certain(self.labels_, K), embedding))
+            model._take_partition(
+                Partition(self.labels_, spectral.certain(self.labels_, K), embedding)
+            )
             return model
         rng, device = check_random_state(self.random_state), resolve_device(self.device)
         model._take_partition(cut(embedding, self.affinity_matrix_, self._recipe(K), rng, device))
@@ -211,6 +219,56 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
             self.eigenvalues_ = result.embedding.values
         if graph is not None:
             self.affinity_matrix_ = graph.on_host
+
+    def _ridge_features(self) -> Any:
+        """The rows (N, d) whose closed form with a ridge was taken; None where there are none."""
+        return None
+
+    def spectrum(self, extra: int = EXTRA_EIGENVALUES) -> np.ndarray:
+        """The K + ``extra`` leading eigenvalues of the normalized affinity, descending."""
+        if not hasattr(self, "affinity_matrix_"):
+            raise InputError(
+                f"{type(self).__name__} has no affinity_matrix_; fit it first (a loaded model has "
+                "none)."
+            )
+        A, device = self.affinity_matrix_, resolve_device(self.device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a picture needs no tight residual
+            wider = spectral.embed(
+                A,
+                min(self.n_clusters_ + extra, A.shape[0]),
+                random_state=0,
+                tol=1e-4,
+                device=device if device.type == "cuda" else None,
+            )
+        return np.sort(wider.values)[::-1].astype(np.float64)
+
+    def _has_lambda_path(self) -> bool:
+        """Whether the estimator is fitted and its coefficients are the closed form's."""
+        return "labels_" in vars(self) and self._ridge_features() is not None
+
+    def lambda_path(self) -> np.ndarray:
+        """Rows of lam, tr H and |Z - B Z|^2 / |Z|^2 over eight decades around ``lam_``, (49, 3).
+
+        The last is NaN where it would take more than seconds. Only the closed form has a path.
+        """
+        if not self._has_lambda_path():
+            raise InputError(
+                f"{type(self).__name__} has no lambda path: it is not fitted, or its coefficients "
+                "are not the closed form's (use DCFSC, or ClosedFormSubspaceClustering with "
+                "representation='given'; other representations have none)."
+            )
+        Z = torch.as_tensor(self._ridge_features(), device=resolve_device(self.device))
+        grid = self.lam_ * 10.0 ** np.linspace(-4.0, 4.0, PATH_POINTS)
+        n, d = Z.shape
+        if n * d * min(n, d) > PATH_COST:
+            squares = squared_singular_values(Z)
+            return np.array([(x, effective_dof(squares, x), np.nan) for x in grid])
+        path = LambdaPath(Z)
+        energy = max(float(path.squares.sum()), 1e-300)
+        return np.array(
+            [(x, path.effective_dof(x), path.leave_one_out_error(x) / energy) for x in grid]
+        )
 
     @property
     def score(self) -> Any:

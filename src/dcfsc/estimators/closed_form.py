@@ -25,8 +25,8 @@ from dcfsc.self_expression.solve import Form
 from .base import SubspaceClusterer
 from .persistence import Persistent
 from .prediction import LabelsUnseen, restored_partition
-from .sharded import check_choices, check_whole, common_random_state
-from .suggest import number_for
+from .sharded import check_whole
+from .start import begin
 from .validation import GRAPH, SUBSPACE_DIM, check_array, fixed_lam
 
 
@@ -147,22 +147,19 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
-        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
-        self.n_clusters_ = number_for(self, X)
-        check_choices(self, self.n_clusters_)
+        X, n_clusters, rng, device = begin(self, X)
         samples = Samples.of(X, self.working_size)
         self.working_shape_ = samples.working_shape
-        recipe = self._recipe(self.n_clusters_)
+        recipe = self._recipe(n_clusters)
         candidates = create(self.representation, recipe.on_part)
-        rng, device = common_random_state(self.random_state), resolve_device(self.device)
         if announced() and recipe.sparse_exact and not processes.active():
-            announce_long_work(X.shape, recipe.n_clusters, candidates, device)
+            announce_long_work(X.shape, n_clusters, candidates, device)
         rows = samples.rows(device)
         order = order_of(rows, self.working_shape_) if self.representation != "given" else None
         selected = select(candidates, rows, recipe.on_part, order)
         self._representation, self._training_features = selected.representation, selected.rows
         self.stability_ = selected.stability
-        self._cluster(X, self._solve(), self.n_clusters_, rng, order)
+        self._cluster(X, self._solve(), n_clusters, rng, order)
         return self
 
     def measure_stability(self, X: Any) -> dict[str, float]:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dcfsc import parameters as p
-from dcfsc import processes
 from dcfsc.machine import resolve_device
 from dcfsc.self_expression import ClosedForm, Operator, choose_lam, solve, target_dof
 from dcfsc.training import (
@@ -29,9 +28,9 @@ from .base import SubspaceClusterer
 from .deep import AutoencoderEstimator, checkpoint_of
 from .persistence import Persistent
 from .prediction import LabelsUnseen, restored_partition
-from .sharded import check_choices, check_whole, common_random_state
-from .suggest import number_for
-from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
+from .sharded import check_whole
+from .start import begin
+from .validation import LAM, SUBSPACE_DIM, fixed_lam, local_generator
 
 LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
@@ -127,11 +126,8 @@ class DCFSC(AutoencoderEstimator, LabelsUnseen, Persistent, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> DCFSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
-        n_clusters = self.n_clusters_ = number_for(self, X)
-        check_choices(self, n_clusters)
+        X, n_clusters, random_state, _ = begin(self, X)
         fixed = fixed_lam(self.lam)
-        random_state = common_random_state(self.random_state)
         checkpoint = checkpoint_of(self, X)
         generator = local_generator(random_state)
         with self._pretrained(X, generator, self.steps, checkpoint) as inputs:

@@ -6,17 +6,16 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
-from sklearn.utils import check_random_state
 
-from dcfsc.machine import require_memory, resolve_device
+from dcfsc.machine import require_memory
 from dcfsc.parameters import HUGE, one_of, real, table, whole
 from dcfsc.self_expression import ExplicitCoefficients
 from dcfsc.training import DSCLoss, calibrate_batch_norm, encode, train_dsc
 
 from .base import SubspaceClusterer
 from .deep import AutoencoderEstimator
-from .suggest import number_for
-from .validation import check_array, local_generator
+from .start import begin
+from .validation import local_generator
 
 
 @dataclass(eq=False, repr=False)
@@ -70,13 +69,10 @@ class DSC(AutoencoderEstimator, SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> DSC:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True, least_samples=2)
+        X, n_clusters, random_state, device = begin(self, X)
         n = X.shape[0]
-        n_clusters = self.n_clusters_ = number_for(self, X)
-        device = resolve_device(self.device)
         # C, gradient, two Adam averages, and as many again for the affinity behind it.
         require_memory(8 * 4 * n * n, n, "DSC", device, "DCFSC or ClosedFormSubspaceClustering")
-        random_state = check_random_state(self.random_state)
         with self._pretrained(X, local_generator(random_state), self.steps) as inputs:
             C = torch.full((n, n), float(self.initial), device=device)
             loss = DSCLoss(

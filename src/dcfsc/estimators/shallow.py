@@ -9,19 +9,17 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from dcfsc.errors import InputError
-from dcfsc.machine import require_memory, resolve_device
+from dcfsc.machine import require_memory
 from dcfsc.neighbors import unit_rows
 from dcfsc.parameters import one_of, table
 from dcfsc.pipeline.samples import as_float
 from dcfsc.self_expression import Solution
 
 from .base import SubspaceClusterer
-from .suggest import number_for
-from .validation import check_array
+from .start import begin
 
 
 def scaled(Z: Tensor, scale: str) -> Tensor:
@@ -81,10 +79,7 @@ class ShallowClusterer(SubspaceClusterer):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
-        X = check_array(self, X, reset=True, least_samples=2)
-        n_clusters = self.n_clusters_ = number_for(self, X)
-        random_state = check_random_state(self.random_state)
-        device = resolve_device(self.device)
+        X, n_clusters, random_state, device = begin(self, X)
         n, d = X.shape[0], int(np.prod(X.shape[1:]))
         need = int(self._memory(n, d, 8 if X.dtype == np.float64 else 4))
         name = type(self).__name__

@@ -23,28 +23,22 @@ from dcfsc import processes
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.graphs import Graph
 from dcfsc.pipeline import Partition, Recipe, graph_of, partition
-from dcfsc.self_expression import (
-    CosineForm,
-    FeatureForm,
-    MirroredCosineForm,
-    Operator,
-    RankedByCosine,
-    RerankedForm,
-)
+from dcfsc.self_expression import Operator, RankedByCosine
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
 
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
-# Operators that find neighbors among the samples of all processes.
-_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm, RerankedForm)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
     """What cannot be divided is refused before the work."""
-    if not processes.active():
-        return
+    if not hasattr(estimator, "predict"):
+        raise InputError(
+            f"{type(estimator).__name__} needs all samples in one process; many processes are for "
+            "DCFSC and ClosedFormSubspaceClustering."
+        )
     make = affinities.get(estimator.affinity, n_clusters)
     if not isinstance(make, affinities.TopK) or make.search != "exact":
         raise InputError(
@@ -55,14 +49,12 @@ def check_choices(estimator: Any, n_clusters: int) -> None:
         raise InputError("form='samples' needs all samples in one process; use 'features'.")
 
 
-def common_random_state(random_state: Any) -> np.random.RandomState:
-    """The first process's random state on all of them."""
-    if not processes.active():
-        return check_random_state(random_state)
+def common_seed(random_state: Any) -> int:
+    """The first process's seed on all of them."""
     seed = random_state
     if not isinstance(seed, int | np.integer):
         seed = check_random_state(random_state).randint(2**31 - 1)
-    return check_random_state(int(processes.broadcast(torch.tensor(int(seed)), 0)))
+    return int(processes.broadcast(torch.tensor(int(seed)), 0))
 
 
 def cluster(
@@ -77,12 +69,6 @@ def cluster(
 
     ``groups`` are the clusters of this process's samples where they are known already.
     """
-    if not isinstance(operator, _DIVISIBLE):
-        raise InputError(
-            f"{type(estimator).__name__} needs all samples in one process; many processes are for "
-            "DCFSC and ClosedFormSubspaceClustering."
-        )
-    check_choices(estimator, recipe.n_clusters)
     counts = processes.row_counts(operator.n, operator.device)
     start, N = sum(counts[: processes.rank()]), sum(counts)
     leverage = None

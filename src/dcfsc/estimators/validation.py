@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.io import Streamed, check_finite, unmasked
 from dcfsc.io.images import channels_first, check_size
@@ -35,9 +36,12 @@ def fixed_lam(lam: float | str) -> float | None:
 def check_array(estimator: Any, X: Any, *, reset: bool, least_samples: int = 1) -> Any:
     """X as a finite float or uint8 array (n, features), (n, h, w) or (n, c, h, w).
 
+    A process that shares the samples with others may have a single one, whatever ``least_samples``.
+
     Samples on disk (:class:`dcfsc.io.Streamed`) stay there. Images with their channels last,
     (n, h, w, 3), become (n, 3, h, w).
     """
+    least_samples = 1 if processes.active() else least_samples
     if isinstance(X, Streamed | np.ndarray | Tensor):
         X = channels_first(X, "X")
     if isinstance(X, Streamed):

@@ -16,7 +16,6 @@ from dcfsc import affinity as affinities
 from dcfsc import parameters as p
 from dcfsc import processes, spectral
 from dcfsc.affinity import Joined, TopK, by_degrees
-from dcfsc.machine import resolve_device
 from dcfsc.pipeline import ASSIGN
 from dcfsc.progress import announce, announced
 from dcfsc.selection.estimate import spoken
@@ -34,9 +33,9 @@ from .deep import NetworkEstimator, checkpoint_of
 from .network_choice import as_inputs, scale_to_one, view_specs_for
 from .persistence import Persistent
 from .prediction import LabelsUnseen
-from .sharded import check_choices, check_whole, common_random_state
-from .suggest import number_for
-from .validation import LAM, SUBSPACE_DIM, check_array, local_generator
+from .sharded import check_whole
+from .start import begin
+from .validation import LAM, SUBSPACE_DIM, local_generator
 
 # Guided by the samples' clusters, and from views alone; chosen with labels in view, on image sets.
 EFFORTS = {
@@ -150,12 +149,8 @@ eigenvalues_
 
     def fit(self, X: Any, y: Any = None) -> ViewClustering:
         """Train on X (n, features), (n, h, w) or (n, c, h, w) and cluster its samples."""
-        X = check_array(self, X, reset=True, least_samples=1 if processes.active() else 2)
-        n_clusters = self.n_clusters_ = number_for(self, X)
-        check_choices(self, n_clusters)
-        random_state = common_random_state(self.random_state)
+        X, n_clusters, random_state, device = begin(self, X)
         checkpoint = checkpoint_of(self, X)
-        device = resolve_device(self.device)
         options = self._options(device, processes.total_number(len(X)))
         small = self.effort == "quick"
         self.input_scale_ = scale_to_one(X)

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dcfsc.errors import InputError
-from dcfsc.networks.layers import CONVOLUTIONS, ConvDecoder, ConvEncoder, ConvLayer
-from dcfsc.networks.patches import Workspace
+from dcfsc.networks.layers import ConvDecoder, ConvEncoder, ConvLayer
 from dcfsc.networks.specs import ACTIVATIONS, ConvSpec, MLPSpec
 
 
@@ -44,32 +43,16 @@ class Autoencoder(nn.Module):
 
 
 class ConvAutoencoder(Autoencoder):
-    """Convolutions down, their mirror image up; x (n, c, h, w), latents (n, latent_dim).
-
-    ``convolution`` is "patches" (matrix products over patches, samples last), "native" (PyTorch's
-    own operators) or "auto": patches on a CPU, PyTorch's operators on a GPU and for a handful of
-    samples. All give the same result up to rounding.
-    """
+    """Convolutions down, their mirror image up; x (n, c, h, w), latents (n, latent_dim)."""
 
     spec: ConvSpec
 
     def __init__(self, spec: ConvSpec, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.spec = spec
-        workspace = Workspace()
-        self.encoder: ConvEncoder = ConvEncoder(spec, workspace)
-        self.decoder: ConvDecoder = ConvDecoder(spec, workspace)
+        self.encoder: ConvEncoder = ConvEncoder(spec)
+        self.decoder: ConvDecoder = ConvDecoder(spec)
         self.reset_parameters(_seeded(generator))
-
-    @property
-    def convolution(self) -> str:
-        return self.encoder.convolution
-
-    @convolution.setter
-    def convolution(self, name: str) -> None:
-        if name not in CONVOLUTIONS:
-            raise InputError(f"convolution must be one of {CONVOLUTIONS}, got {name!r}.")
-        self.encoder.convolution = self.decoder.convolution = name
 
 
 class MLPAutoencoder(Autoencoder):

@@ -11,10 +11,7 @@ from torch import Tensor, nn
 from dcfsc.errors import InputError
 from dcfsc.networks import convolution, patches
 from dcfsc.networks.convolution import SameGeometry
-from dcfsc.networks.patches import Workspace
 from dcfsc.networks.specs import ConvSpec
-
-CONVOLUTIONS = ("auto", "patches", "native")
 
 # With fewer samples the innermost runs are too short to be worth rearranging the images.
 FEWEST_SAMPLES = 16
@@ -61,25 +58,24 @@ class ConvLayer(nn.Module):
             x = self.norm(x)
         return F.relu(x) if self.relu else x
 
-    def samples_last(self, x: Tensor, workspace: Workspace) -> Tensor:
-        """The same layer on x (c, h, w, n), by matrix products."""
+    def samples_last(self, x: Tensor) -> Tensor:
+        """The same layer, which has no batch norm, on x (c, h, w, n) by matrix products."""
         apply = patches.convolve_transposed if self.transposed else patches.convolve
-        x = apply(x, self.weight, self.bias, self.geometry, workspace)
-        if self.norm is not None:
-            # One "image" whose pixels are all samples' pixels has the batch's channel statistics.
-            x = self.norm(x.flatten(2)[None])[0].view(x.shape)
-        return F.relu_(x) if self.relu else x
+        x = apply(x, self.weight, self.bias, self.geometry)
+        return F.relu(x) if self.relu else x
 
 
 class _ConvStack(nn.ModuleList):
     """The layers of an encoder, or in reverse those of its decoder (``transposed``).
 
-    On a CPU, blocks of samples that stay in the cache pass all layers at once.
+    On a CPU, blocks of samples that stay in the cache pass all layers at once. A batch norm needs
+    all samples at each layer; such networks, and a handful of samples, take PyTorch's operators.
+    ``plain`` is PyTorch's operators alone.
     """
 
-    convolution = "auto"
+    plain = False
 
-    def __init__(self, spec: ConvSpec, workspace: Workspace, transposed: bool) -> None:
+    def __init__(self, spec: ConvSpec, transposed: bool) -> None:
         channels, order = (spec.input_shape[0], *spec.channels), range(len(spec.channels))
         if transposed:
             order = order[::-1]
@@ -95,34 +91,26 @@ class _ConvStack(nn.ModuleList):
             )
             for i in order
         )
-        self.spec, self.workspace = spec, workspace
+        self.spec = spec
 
-    def _use_patches(self, x: Tensor) -> bool:
-        if self.convolution == "auto":
-            return x.device.type == "cpu" and len(x) >= FEWEST_SAMPLES
-        return self.convolution == "patches"
+    def _uses_patches(self, x: Tensor) -> bool:
+        fast = x.device.type == "cpu" and len(x) >= FEWEST_SAMPLES and not self.plain
+        return fast and not self.spec.batch_norm
 
     def _layers(self) -> Iterator[ConvLayer]:
         return (module for module in self if isinstance(module, ConvLayer))
 
     def _through(self, x: Tensor) -> Tensor:
         """Maps (n, c, h, w) of the first layer -> (n, features) of the last."""
-        if self._use_patches(x):
-            return self._by_patches(x)
-        for layer in self._layers():
-            x = layer(x, self.convolution == "native")
-        return x.flatten(1)
-
-    def _by_patches(self, x: Tensor) -> Tensor:
-        # Batch norm needs every sample at each layer; the convolution itself then works in blocks.
-        size = max(len(x), 1)
-        if all(layer.norm is None for layer in self._layers()):
-            largest = min(patches.block_size(la.weight, la.geometry) for la in self._layers())
-            size = patches.even_blocks(len(x), largest)
+        if not self._uses_patches(x):
+            for layer in self._layers():
+                x = layer(x, self.plain)
+            return x.flatten(1)
+        size = min(patches.block_size(layer.weight, layer.geometry) for layer in self._layers())
         blocks = list(patches.samples_last(x, size))
         for i, block in enumerate(blocks):
             for layer in self._layers():
-                block = layer.samples_last(block, self.workspace)
+                block = layer.samples_last(block)
             blocks[i] = block
         return patches.samples_first(blocks)
 
@@ -130,8 +118,8 @@ class _ConvStack(nn.ModuleList):
 class ConvEncoder(_ConvStack):
     """Upright images (n, c, h, w), in pixels -> latents (n, latent_dim)."""
 
-    def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
-        super().__init__(spec, workspace, transposed=False)
+    def __init__(self, spec: ConvSpec) -> None:
+        super().__init__(spec, transposed=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or tuple(x.shape[1:]) != self.spec.input_shape:
@@ -146,8 +134,8 @@ class ConvEncoder(_ConvStack):
 class ConvDecoder(_ConvStack):
     """Latents (n, latent_dim) -> upright images (n, c, h, w), in pixels."""
 
-    def __init__(self, spec: ConvSpec, workspace: Workspace) -> None:
-        super().__init__(spec, workspace, transposed=True)
+    def __init__(self, spec: ConvSpec) -> None:
+        super().__init__(spec, transposed=True)
 
     def forward(self, z: Tensor) -> Tensor:
         if z.ndim != 2 or z.shape[1] != self.spec.latent_dim:

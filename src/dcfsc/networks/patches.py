@@ -3,24 +3,23 @@
 PyTorch's CPU convolutions are slow for the few channels these networks have, and a transposed one
 can be slower still by an order of magnitude. Here a map is stored (channels, height, width, n)
 with the n samples innermost, so that gathering the k x k patches copies whole runs of n numbers.
-With P (c k^2, positions n) the patches of x and W the weights as a matrix (o, c k^2),
+With P(x) (c k^2, positions n) the patches of x, P' their overlap-add, which is the adjoint of P,
+and W the weights as a matrix (o, c k^2),
 
-    convolution        y = W P            dL/dW = (dL/dy) P'     dL/dx = overlap-add of W' (dL/dy)
-    its adjoint        x = overlap-add of W' y,    dL/dW = y P(dL/dx)',     dL/dy = W P(dL/dx)
+    convolution    y = W P(x)            its adjoint    x = P'(W' y)
 
-exactly the convolution's sums. A row of ones under P carries the bias, and its gradient, through
-the same products. The patches are k^2 / s^2 times the map: they are made for a block of samples at
-a time, in one workspace, and made again for the backward pass rather than kept.
+exactly the convolution's sums. The patches are k^2 / s^2 times the map: callers pass a block of
+samples at a time.
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -32,101 +31,71 @@ from dcfsc.networks.convolution import SameGeometry
 BLOCK_BYTES = 16 * 2**20
 
 
-class Workspace(threading.local):
-    """Buffers that every layer, block and step reuses: fresh pages for each would cost as much as
-    the products. Nothing in them outlives a call, and each thread has its own; copies and pickles
-    start empty."""
-
-    # Enough for every layer at two block sizes; a stream of other batch sizes starts afresh.
-    MOST_GRIDS = 32
-
-    def __init__(self) -> None:
-        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
-        self._grids: dict[tuple[Any, ...], PatchGrid] = {}
-
-    def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
-        return Workspace, ()
-
-    def take(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """An uninitialized tensor; it is valid until ``name`` is taken again."""
-        size, key = math.prod(shape), (name, like.dtype, like.device)
-        buffer = self._buffers.get(key)
-        if buffer is None or buffer.numel() < size:
-            self._grids.clear()  # their views would keep the smaller buffer alive
-            buffer = self._buffers[key] = torch.empty(size, dtype=like.dtype, device=like.device)
-        return buffer[:size].view(shape)
-
-    def grid(self, geometry: SameGeometry, channels: int, n: int, like: Tensor) -> PatchGrid:
-        """The patches of maps (channels, height, width, n)."""
-        key = (geometry, channels, n, like.dtype, like.device)
-        grid = self._grids.get(key)
-        if grid is None:
-            grid = PatchGrid(geometry, channels, n, like, self)
-            if len(self._grids) >= self.MOST_GRIDS:
-                self._grids.clear()
-            self._grids[key] = grid
-        return grid
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry) -> Tensor:
+    """x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n)."""
+    patches, matrix = _Gather.apply(x, geometry), weight.flatten(1)
+    y = matrix @ patches if bias is None else torch.addmm(bias[:, None], matrix, patches)
+    return y.view(len(weight), geometry.out_height, geometry.out_width, x.shape[-1])
 
 
-class PatchGrid:
-    """The linear map from a large map to its patches, and its adjoint.
-
-    All views are made once: on the small networks making them would cost as much as the sums.
-    """
-
-    def __init__(
-        self, geometry: SameGeometry, channels: int, n: int, like: Tensor, workspace: Workspace
-    ) -> None:
-        k, s = geometry.kernel, geometry.stride
-        height, width = geometry.padded_height, geometry.padded_width
-        sites = (geometry.out_height, geometry.out_width)
-        rows, positions = channels * k * k, math.prod(sites) * n
-        patches = workspace.take("patches", like, rows + 1, positions)
-        large = workspace.take("large", like, channels, height, width, n)
-        # Only the interior is ever written, so the border stays zero.
-        bordered = torch.zeros(large.shape, dtype=like.dtype, device=like.device)
-        channel, row, column, _ = bordered.stride()
-        self._inside, self._large_inside = _interior(bordered, geometry), _interior(large, geometry)
-        self._windows = bordered.as_strided(
-            (channels, k, k, *sites, n), (channel, row, column, s * row, s * column, 1)
-        )
-        self._patches, self._patches_and_ones, self._ones = patches[:rows], patches, patches[rows]
-        self._gathered = self._patches.view(self._windows.shape)
-        self._large = large
-        self._pieces = []
-        spread = self._gathered.permute(0, 3, 1, 4, 2, 5)
-        # An s x s piece of the kernel tiles the map without overlap: ceil(k / s)^2 additions do.
-        for i in range(0, k, s):
-            for j in range(0, k, s):
-                piece = spread[:, :, i : i + s, :, j : j + s]
-                strides = (channel, s * row, row, s * column, column, 1)
-                place = large.as_strided(piece.shape, strides, i * row + j * column)
-                self._pieces.append((place, piece))
-
-    def gather(self, x: Tensor, ones: bool) -> Tensor:
-        """P (c k^2 [+ 1], positions n): column (i, j, sample) is the patch that y[:, i, j] sees."""
-        self._inside.copy_(x)
-        self._gathered.copy_(self._windows)
-        if not ones:
-            return self._patches
-        self._ones.fill_(1)
-        return self._patches_and_ones
-
-    def scatter(self, weight: Tensor, y: Tensor, start: Tensor | float) -> Tensor:
-        """``start`` + overlap-add of W' y, y (o, positions n) -> (c, h, w, n), a buffer's view."""
-        torch.mm(weight.flatten(1).t(), y, out=self._patches)
-        if isinstance(start, Tensor):
-            self._large.copy_(start)
-        else:
-            self._large.fill_(start)
-        for place, piece in self._pieces:
-            place.add_(piece)
-        return self._large_inside
+def convolve_transposed(
+    y: Tensor, weight: Tensor, bias: Tensor | None, geometry: SameGeometry
+) -> Tensor:
+    """y (o, ceil(h / s), ceil(w / s), n) -> (c, h, w, n)."""
+    patches = weight.flatten(1).t() @ y.reshape(len(y), -1)
+    x = _Scatter.apply(patches, geometry, y.shape[-1])
+    return x if bias is None else x + bias.view(-1, 1, 1, 1)
 
 
-def _interior(padded: Tensor, geometry: SameGeometry) -> Tensor:
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, geometry: SameGeometry) -> Tensor:
+        ctx.geometry, ctx.n = geometry, x.shape[-1]
+        return _gathered(x, geometry)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _scattered(gradient, ctx.geometry, ctx.n), None
+
+
+class _Scatter(Function):
+    @staticmethod
+    def forward(ctx: Any, patches: Tensor, geometry: SameGeometry, n: int) -> Tensor:
+        ctx.geometry = geometry
+        return _scattered(patches, geometry, n)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _gathered(gradient, ctx.geometry), None, None
+
+
+def _gathered(x: Tensor, geometry: SameGeometry) -> Tensor:
+    """P(x) (c k^2, positions n): column (i, j, sample) is the patch that y[:, i, j] sees."""
+    k, s, sites = geometry.kernel, geometry.stride, (geometry.out_height, geometry.out_width)
+    x = F.pad(x, (0, 0, *geometry.columns, *geometry.rows)).contiguous()
+    channel, row, column, _ = x.stride()
+    strides = (channel, row, column, s * row, s * column, 1)
+    windows = x.as_strided((len(x), k, k, *sites, x.shape[-1]), strides)
+    return windows.reshape(len(x) * k * k, math.prod(sites) * x.shape[-1])
+
+
+def _scattered(patches: Tensor, geometry: SameGeometry, n: int) -> Tensor:
+    """The adjoint of :func:`_gathered`: patches that overlap are added, (c, h, w, n)."""
+    k, s, channels = geometry.kernel, geometry.stride, len(patches) // geometry.kernel**2
+    x = patches.new_zeros(channels, geometry.padded_height, geometry.padded_width, n)
+    channel, row, column, _ = x.stride()
+    spread = patches.reshape(channels, k, k, geometry.out_height, geometry.out_width, n)
+    spread = spread.permute(0, 3, 1, 4, 2, 5)
+    # An s x s piece of the kernel tiles the map without overlap: ceil(k / s)^2 additions do.
+    for i in range(0, k, s):
+        for j in range(0, k, s):
+            piece = spread[:, :, i : i + s, :, j : j + s]
+            strides = (channel, s * row, row, s * column, column, 1)
+            x.as_strided(piece.shape, strides, i * row + j * column).add_(piece)
     top, left = geometry.rows[0], geometry.columns[0]
-    return padded[:, top : top + geometry.height, left : left + geometry.width]
+    return x[:, top : top + geometry.height, left : left + geometry.width]
 
 
 def block_size(weight: Tensor, geometry: SameGeometry) -> int:
@@ -135,13 +104,9 @@ def block_size(weight: Tensor, geometry: SameGeometry) -> int:
     return max(1, BLOCK_BYTES // (patch * weight.element_size()))
 
 
-def even_blocks(n: int, size: int) -> int:
-    """The block size at most ``size`` that cuts ``n`` samples into blocks of nearly one size."""
-    return max(1, math.ceil(n / max(1, math.ceil(n / size))))
-
-
 def samples_last(x: Tensor, size: int) -> tuple[Tensor, ...]:
-    """x (n, ...) -> blocks (..., at most ``size``)."""
+    """x (n, ...) -> blocks (..., at most ``size``) of nearly equal size."""
+    size = max(1, math.ceil(len(x) / max(1, math.ceil(len(x) / size))))
     blocks = x.flatten(1).t().contiguous().split(size, dim=1)
     return tuple(block.unflatten(0, x.shape[1:]) for block in blocks)
 
@@ -149,111 +114,3 @@ def samples_last(x: Tensor, size: int) -> tuple[Tensor, ...]:
 def samples_first(blocks: Iterable[Tensor]) -> Tensor:
     """Blocks (..., size) -> (n, features)."""
     return torch.cat([block.flatten(0, -2) for block in blocks], dim=1).t().contiguous()
-
-
-class _Convolution(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        geometry: SameGeometry,
-        workspace: Workspace | None = None,
-    ) -> Tensor:
-        workspace = workspace or Workspace()
-        matrix, ones = weight.flatten(1), bias is not None
-        if bias is not None:
-            matrix = torch.cat([matrix, bias[:, None]], dim=1)
-        y = x.new_empty(len(weight), geometry.out_height, geometry.out_width, x.shape[-1])
-        for x_block, y_block in _blocks(weight, geometry, x, y):
-            grid = workspace.grid(geometry, len(x), x_block.shape[-1], x)
-            _product_into(y_block, matrix, grid.gather(x_block, ones))
-        ctx.save_for_backward(x, weight)
-        ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, ones
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        geometry, workspace, grad_y = ctx.geometry, ctx.workspace, grad_y.contiguous()
-        matrix_gradient = _column_major(weight, math.prod(weight.shape[1:]) + ctx.has_bias)
-        grad_x = x.new_empty(x.shape) if ctx.needs_input_grad[0] else x
-        for x_block, grad_x_block, grad_y_block in _blocks(weight, geometry, x, grad_x, grad_y):
-            grid = workspace.grid(geometry, len(x), x_block.shape[-1], x)
-            g = grad_y_block.reshape(len(weight), -1)
-            matrix_gradient.addmm_(g, grid.gather(x_block, ctx.has_bias).t())
-            if ctx.needs_input_grad[0]:
-                grad_x_block.copy_(grid.scatter(weight, g, 0.0))
-        grad_bias = matrix_gradient[:, -1] if ctx.has_bias else None
-        grad_weight = matrix_gradient[:, : -1 if ctx.has_bias else None].reshape(weight.shape)
-        grad_input = grad_x if ctx.needs_input_grad[0] else None
-        return grad_input, grad_weight, grad_bias, None, None
-
-
-class _TransposedConvolution(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        y: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        geometry: SameGeometry,
-        workspace: Workspace | None = None,
-    ) -> Tensor:
-        workspace, channels = workspace or Workspace(), weight.shape[1]
-        start = 0.0 if bias is None else bias.view(-1, 1, 1, 1)
-        x = y.new_empty(channels, geometry.height, geometry.width, y.shape[-1])
-        for x_block, y_block in _blocks(weight, geometry, x, y):
-            grid = workspace.grid(geometry, channels, y_block.shape[-1], y)
-            x_block.copy_(grid.scatter(weight, y_block.reshape(len(y), -1), start))
-        ctx.save_for_backward(y, weight)
-        ctx.geometry, ctx.workspace, ctx.has_bias = geometry, workspace, bias is not None
-        return x
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_x: Tensor) -> tuple[Tensor | None, ...]:
-        y, weight = ctx.saved_tensors
-        geometry, workspace, grad_x = ctx.geometry, ctx.workspace, grad_x.contiguous()
-        matrix = weight.flatten(1)
-        matrix_gradient = _column_major(weight, matrix.shape[1])
-        grad_y = y.new_empty(y.shape)
-        for grad_x_block, y_block, grad_y_block in _blocks(weight, geometry, grad_x, y, grad_y):
-            grid = workspace.grid(geometry, len(grad_x), y_block.shape[-1], y)
-            patches = grid.gather(grad_x_block, ones=False)
-            if ctx.needs_input_grad[1]:
-                matrix_gradient.addmm_(y_block.reshape(len(y), -1), patches.t())
-            _product_into(grad_y_block, matrix, patches)
-        grad_bias = grad_x.sum((1, 2, 3)) if ctx.has_bias else None
-        return grad_y, matrix_gradient.reshape(weight.shape), grad_bias, None, None
-
-
-def _column_major(weight: Tensor, columns: int) -> Tensor:
-    """Zeros (o, columns) in column-major order, to which a product A B' is added.
-
-    On ARM builds PyTorch hands a row-major A B' to a library that builds a new kernel for each
-    call, some 0.4 ms; a column-major result goes to BLAS, up to twice as fast at these sizes.
-    """
-    return weight.new_zeros(columns, len(weight)).t()
-
-
-def _blocks(weight: Tensor, geometry: SameGeometry, *maps: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The maps (..., n) cut alike into blocks of samples."""
-    n = maps[0].shape[-1]
-    size = even_blocks(n, block_size(weight, geometry))
-    if n <= size:
-        return iter([maps])
-    return zip(*(m.split(size, dim=-1) for m in maps), strict=True)
-
-
-def _product_into(out: Tensor, matrix: Tensor, patches: Tensor) -> None:
-    if out.is_contiguous():
-        torch.mm(matrix, patches, out=out.view(len(out), -1))
-    else:
-        out.copy_((matrix @ patches).view(out.shape))
-
-
-convolve = _Convolution.apply  # x (c, h, w, n) -> (o, ceil(h / s), ceil(w / s), n)
-convolve_transposed = _TransposedConvolution.apply  # and back

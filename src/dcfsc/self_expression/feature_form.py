@@ -15,7 +15,6 @@ from .closed_form import Cholesky, ClosedForm
 from .gram import gram, row_chunks, squared_lengths
 from .operator import InnerProducts
 from .products import SplitMatrix, needs_one_part, splits
-from .triangular import triangular_inverse
 
 # Products with Y lose a factor 1 / (1 - h) by cancellation; past two digits they go to float64.
 SMALLEST_COMPLEMENT = 1e-2
@@ -53,7 +52,8 @@ class RidgeFactor:
     @cached_property
     def inverse(self) -> Tensor:
         """L^-1, (d, d) float64."""
-        return triangular_inverse(self.L)
+        eye = torch.eye(len(self.L), dtype=self.L.dtype, device=self.L.device)
+        return torch.linalg.solve_triangular(self.L, eye, upper=False)
 
     @property
     def whitened_gram(self) -> Tensor:

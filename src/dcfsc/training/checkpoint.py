@@ -103,8 +103,7 @@ class Checkpoint:
 
     def after_step(self, phase: str, step: int, state: State) -> None:
         """Save if it is time; stop here if the person or the system asked for it meanwhile."""
-        if processes.active():
-            self._interrupted = processes.total_number(self._interrupted) > 0
+        self._interrupted = processes.total_number(self._interrupted) > 0
         due = time.monotonic() - self._written >= self.every or self._interrupted
         if due and processes.rank() == 0:
             tensors = {f"network.{k}": v for k, v in state.network.state_dict().items()}

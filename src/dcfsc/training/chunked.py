@@ -82,7 +82,7 @@ class ChunkedStep:
 
     def __call__(self, lam: LamRule) -> Figures:
         Z = self.encode()
-        operator = solve(Z, lam(Z), form="features" if processes.active() else "auto")
+        operator = solve(Z, lam(Z))
         E = operator.matmul(Z)
         parts, direct = self._decode(Z, E)  # E now holds dLoss/dE
         A = operator.rmatmul(E)

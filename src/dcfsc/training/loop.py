@@ -122,7 +122,7 @@ class _Batches:
         order = torch.randperm(self._total, generator=generator, device=generator.device)
         for batch in order.to(self._device).tensor_split(self._count):
             own = batch - self._first
-            yield own[(own >= 0) & (own < self._n)] if processes.active() else own
+            yield own[(own >= 0) & (own < self._n)]
 
 
 def reconstruction_gradient(network: nn.Module, X: Tensor) -> float:

@@ -56,10 +56,6 @@ class Drawn:
         crop = None if self.crop is None else self.crop[index]
         return Drawn(self.uniform[index], self.light[index], noise, crop)
 
-    def tensors(self) -> list[Tensor]:
-        every = self.uniform, self.light, self.noise, self.crop
-        return [tensor for tensor in every if tensor is not None]
-
 
 class Views:
     """Random views of samples of one shape: ``views(x, generator)``.

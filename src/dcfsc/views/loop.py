@@ -36,8 +36,6 @@ WARM_UP, WARM_UP_SGD = 0.15, 0.02  # share of the steps in which the learning ra
 WEIGHT_DECAY, WEIGHT_DECAY_SGD, MOMENTUM = 1e-4, 5e-4, 0.9
 REPORT_EVERY = 25  # steps on a GPU between two looks at the losses, each of which waits for it
 MANY_STEPS = 20_000  # a longer history has a row for each look, with the means of its steps
-WARM_UPS = 3  # calls before a recording, in which kernels are compiled and chosen
-RECORDED = {"contrastive", "prediction", "clusters"}  # losses that never wait for the device
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,11 @@ def train_views(
         done = checkpoint.resume("train", state)
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)
-    forward = torch.compile(network) if compiled else network
+    # A small network's many kernels cost more to launch than to run: they are launched as a whole.
+    forward = torch.compile(network, mode="reduce-overhead") if compiled else network
     step_of = _Step(
         forward, X, views, weights, pseudo_labels, n_clusters, precision, schedule.views
     )
-    if compiled and isinstance(X, Tensor) and X.is_cuda and set(weights) <= RECORDED:
-        step_of.gradient = _Recorded(network, step_of.gradient)
     batch_size = min(schedule.batch_size, len(X))
     every = look_every(device)
     pending: list[dict[str, Tensor]] = []
@@ -174,9 +171,6 @@ class _Step:
     precision: str
     n_views: int = 2
 
-    def __post_init__(self) -> None:
-        self.gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]] = self._gradient
-
     def __call__(self, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
         device, others = generator.device, self.n_views - 1
         rows = torch.randperm(len(self.X), generator=generator, device=device)[:batch_size]
@@ -184,7 +178,7 @@ class _Step:
         drawn = self.views.draw(self.n_views * batch_size, generator)
         return self.gradient(rows, uniform, drawn)
 
-    def _gradient(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
+    def gradient(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
         """The gradient of the loss of a batch, given what is random about positives and views."""
         others = self.pseudo_labels.positive_of(rows.repeat(self.n_views - 1), uniform)
         samples = torch.cat((rows, others))  # (n_views n,)
@@ -202,46 +196,6 @@ class _Step:
         # Every process has the whole loss, and gradients are summed over them.
         (torch.stack(list(terms.values())).sum() / processes.size()).backward()
         return {name: value.detach() for name, value in terms.items()}
-
-
-class _Recorded:
-    """The gradient of a step as one launch: a small network's many kernels cost more to launch
-    than to run. It is recorded at the first call; the tensors that it reads must stay in place.
-    """
-
-    def __init__(
-        self, network: Any, gradient: Callable[[Tensor, Tensor, Drawn], dict[str, Tensor]]
-    ):
-        self.network, self.gradient = network, gradient
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.inputs: list[Tensor] = []
-        self.terms: dict[str, Tensor] = {}
-
-    def __call__(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> dict[str, Tensor]:
-        given = [rows, uniform, *drawn.tensors()]
-        if self.graph is None:
-            self.graph = self._recorded(rows, uniform, drawn)
-            self.inputs = given
-        for place, value in zip(self.inputs, given, strict=True):
-            place.copy_(value)
-        self.graph.replay()
-        return {name: value.clone() for name, value in self.terms.items()}
-
-    def _recorded(self, rows: Tensor, uniform: Tensor, drawn: Drawn) -> torch.cuda.CUDAGraph:
-        buffers = [(buffer, buffer.clone()) for buffer in self.network.buffers()]
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UPS):
-                self.gradient(rows, uniform, drawn)
-        torch.cuda.current_stream().wait_stream(aside)
-        with torch.no_grad():
-            for buffer, before in buffers:  # the statistics of batch norm
-                buffer.copy_(before)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.terms = self.gradient(rows, uniform, drawn)
-        return graph
 
 
 def _whole(output: Tensor, own: slice, n: int) -> Tensor:
