@@ -169,7 +169,7 @@ def test_given_labels_hold_and_name_the_clusters(subspaces):
 
 
 def test_pairs_hold(subspaces):
-    X, y = subspaces.X, subspaces.y
+    X = subspaces.X
     plain = ClosedFormSubspaceClustering(4, random_state=0).fit_predict(X)
     one, other = np.flatnonzero(plain == 0)[:6], np.flatnonzero(plain == 1)[:6]
     must, cannot = np.stack([one[:3], other[:3]], 1), np.stack([one[3:5], one[4:6]], 1)

@@ -50,7 +50,7 @@ class Known:
         labels = _labels(n, n_clusters, known_labels)
         together, apart = _pairs(n, "must_link", must_link), _pairs(n, "cannot_link", cannot_link)
         first = np.arange(n)  # the first sample with the same label
-        seen, place, which = np.unique(labels, return_index=True, return_inverse=True)
+        _, place, which = np.unique(labels, return_index=True, return_inverse=True)
         first[labels >= 0] = place[which][labels >= 0]
         rows = np.concatenate([np.arange(n), together[:, 0]])
         columns = np.concatenate([first, together[:, 1]])
