@@ -25,7 +25,7 @@ from dcfsc.errors import InputError
 from dcfsc.graphs import Graph
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
-from dcfsc.pipeline import Partition, Recipe, cut, graph_of, partition
+from dcfsc.pipeline import Known, Partition, Recipe, cut, graph_of, partition
 from dcfsc.pipeline.samples import groups_of_equal_samples
 from dcfsc.progress import stage
 from dcfsc.self_expression import LambdaPath, Operator, effective_dof, squared_singular_values
@@ -150,13 +150,15 @@ class SubspaceClusterer(ClusterMixin, Estimator):
         n_clusters: int,
         random_state: np.random.RandomState,
         order: np.ndarray | None = None,
+        known: Known | None = None,
     ) -> None:
         """Set the attributes that all estimators have, from ``coefficients_`` to ``confidence_``.
 
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
-        coefficients say. ``order`` is for :func:`dcfsc.pipeline.partition`.
+        coefficients say. ``order`` and ``known`` are for :func:`dcfsc.pipeline.partition`.
         """
-        recipe, groups = self._recipe(n_clusters), groups_of_equal_samples(X, n_clusters)
+        recipe = self._recipe(n_clusters)
+        groups = groups_of_equal_samples(X, n_clusters) if known is None else None
         self.coefficients_ = operator
         if processes.active():
             sharded.cluster(self, operator, recipe, random_state, groups, order)
@@ -165,7 +167,9 @@ class SubspaceClusterer(ClusterMixin, Estimator):
         stage("linking %s samples to each other", f"{operator.n:,}")
         graph = graph_of(operator, recipe)
         stage("cutting the graph into %d clusters", n_clusters)
-        result = partition(graph, recipe, random_state, groups, order=order)
+        if known is not None:
+            graph = known.linked(graph, random_state)
+        result = partition(graph, recipe, random_state, groups, order=order, known=known)
         self._take_partition(result, graph)
 
     def cut(self, n_clusters: int) -> Self:

@@ -13,7 +13,7 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import one_of, table, whole
-from dcfsc.pipeline import ASSIGN, Recipe, common_sample, order_of
+from dcfsc.pipeline import ASSIGN, Known, Recipe, common_sample, order_of
 from dcfsc.pipeline.samples import Samples
 from dcfsc.progress import announced
 from dcfsc.representations import create, restore
@@ -145,9 +145,31 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         n_neighbors=whole(1),
     )
 
-    def fit(self, X: Any, y: Any = None) -> ClosedFormSubspaceClustering:
-        """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w)."""
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        known_labels: Any = None,
+        must_link: Any = None,
+        cannot_link: Any = None,
+    ) -> ClosedFormSubspaceClustering:
+        """Cluster the rows of X (n, features), (n, h, w) or (n, c, h, w).
+
+        Parameters
+        ----------
+        X : array of shape (n, ...)
+        y : ignored
+        known_labels : array of n integers, optional
+            The cluster of each sample that you know, 0 to K - 1, and -1 for all others. Known
+            samples keep these labels, and the others follow where the data agree.
+        must_link, cannot_link : array of shape (m, 2), optional
+            Pairs of rows that are in one cluster, and that are not.
+        """
         X, n_clusters, rng, device = begin(self, X)
+        known = Known.of(len(X), n_clusters, known_labels, must_link, cannot_link)
+        if known is not None and processes.active():
+            raise InputError("known labels and links need all samples in one process.")
         samples = Samples.of(X, self.working_size)
         self.working_shape_ = samples.working_shape
         recipe = self._recipe(n_clusters)
@@ -159,7 +181,7 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         selected = select(candidates, rows, recipe.on_part, order)
         self._representation, self._training_features = selected.representation, selected.rows
         self.stability_ = selected.stability
-        self._cluster(X, self._solve(), n_clusters, rng, order)
+        self._cluster(X, self._solve(), n_clusters, rng, order, known)
         return self
 
     def measure_stability(self, X: Any) -> dict[str, float]:

@@ -8,6 +8,7 @@
 Whoever wants a partition calls the same function with the same recipe.
 """
 
+from .known import Known
 from .partition import Partition, cut, graph_of, labels_of, partition
 from .recipe import ASSIGN, SUBSPACE_DIM, Recipe
 from .sampling import MOST_SAMPLES, canonical_order, common_sample, order_of, sampled_rows
@@ -16,6 +17,7 @@ __all__ = [
     "ASSIGN",
     "MOST_SAMPLES",
     "SUBSPACE_DIM",
+    "Known",
     "Partition",
     "Recipe",
     "canonical_order",

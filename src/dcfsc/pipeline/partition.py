@@ -19,6 +19,7 @@ from dcfsc.self_expression import Operator
 from dcfsc.spectral import Embedding, Memberships
 from dcfsc.spectral.assignment import by_first_appearance
 
+from .known import Known
 from .recipe import Recipe
 
 
@@ -33,11 +34,17 @@ class Partition:
     def reordered(self, order: np.ndarray) -> Partition:
         """The partition of the samples in another order; clusters by their first samples."""
         sure = self.memberships
-        number = by_first_appearance(self.labels[order], sure.n_clusters)
-        clusters = number[sure.clusters[order]].astype(sure.clusters.dtype)
-        memberships = Memberships(clusters, sure.probabilities[order], sure.n_clusters)
+        memberships = Memberships(sure.clusters[order], sure.probabilities[order], sure.n_clusters)
         embedding = None if self.embedding is None else self.embedding.reordered(order)
-        return Partition(number[self.labels[order]], memberships, embedding)
+        result = Partition(self.labels[order], memberships, embedding)
+        return result.renumbered(by_first_appearance(result.labels, sure.n_clusters))
+
+    def renumbered(self, number: np.ndarray) -> Partition:
+        """The partition with ``number[k]`` as the number of cluster k."""
+        sure = self.memberships
+        clusters = number[sure.clusters].astype(sure.clusters.dtype)
+        memberships = Memberships(clusters, sure.probabilities, sure.n_clusters)
+        return Partition(number[self.labels], memberships, self.embedding)
 
 
 def graph_of(operator: Operator, recipe: Recipe) -> Graph:
@@ -57,12 +64,13 @@ def partition(
     labels: np.ndarray | None = None,
     shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
     order: np.ndarray | None = None,
+    known: Known | None = None,
 ) -> Partition:
     """Cut a graph into ``recipe.n_clusters`` clusters.
 
-    ``labels`` that are known already are not looked for. ``shared`` is for :func:`spectral.embed`.
-    ``order`` is one of the samples that does not depend on how they are given: the random starts of
-    eigenvectors and k-means are then theirs, and not their places'.
+    ``labels`` of all samples are not looked for; what is ``known`` of some holds. ``shared`` is for
+    :func:`spectral.embed`. ``order`` is one of the samples that does not depend on how they are
+    given: the random starts of eigenvectors and k-means are then theirs, and not their places'.
     """
     if order is not None:
         matrix = graph.on_host[order][:, order]
@@ -70,12 +78,17 @@ def partition(
             matrix.sort_indices()  # sums are then the same to the last bit
         known_good = sp.issparse(matrix) and matrix.dtype == np.float64
         ordered = (trusted if known_good else read_affinity)(matrix, graph.device)
-        known = None if labels is None else labels[order]
-        return partition(ordered, recipe, rng, known, shared).reordered(np.argsort(order))
+        given = None if labels is None else labels[order]
+        part = None if known is None else known.reordered(order)
+        result = partition(ordered, recipe, rng, given, shared, known=part)
+        result = result.reordered(np.argsort(order))
+        if known is None:
+            return result
+        return result.renumbered(known.numbers(result.labels, recipe.n_clusters))
     embedding = _embedded(graph, recipe, rng, shared)
     if labels is not None:
         return Partition(labels, spectral.certain(labels, recipe.n_clusters), embedding)
-    return cut(embedding, graph.on_host, recipe, rng, graph.device)
+    return cut(embedding, graph.on_host, recipe, rng, graph.device, known)
 
 
 def labels_of(graph: Graph, recipe: Recipe, rng: RandomState, n_init: int) -> np.ndarray:
@@ -86,15 +99,22 @@ def labels_of(graph: Graph, recipe: Recipe, rng: RandomState, n_init: int) -> np
 
 
 def cut(
-    embedding: Embedding, affinity: Any, recipe: Recipe, rng: RandomState, device: torch.device | None = None
+    embedding: Embedding,
+    affinity: Any,
+    recipe: Recipe,
+    rng: RandomState,
+    device: torch.device | None = None,
+    known: Known | None = None,
 ) -> Partition:
     """The partition that the leading eigenvectors of an affinity (N, N) show."""
     K = recipe.n_clusters
     embedding = embedding.leading(spectral.default_components(recipe.assign, K, affinity.shape[0]))
     rows = _rows(embedding, recipe, device)
     labels = _assigned(embedding, rows, recipe, rng)
+    if known is not None:
+        labels = known.settled(labels, rows.cpu().numpy(), K)
     sure = spectral.memberships(embedding, labels, K, affinity, rows=rows)
-    return Partition(labels, sure, embedding)
+    return Partition(labels, sure if known is None else known.certain(sure), embedding)
 
 
 def _embedded(

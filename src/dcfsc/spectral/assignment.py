@@ -73,7 +73,9 @@ def assign(
         labels = np.arange(n_evident, dtype=np.int64) % K
     elif V is None:
         seen = grouped_rows(embedding, K, method, device) if grouped is None else grouped
-        seen = seen if evident.all() else seen[torch.from_numpy(evident.nonzero()[0]).to(seen.device)]
+        seen = (
+            seen if evident.all() else seen[torch.from_numpy(evident.nonzero()[0]).to(seen.device)]
+        )
         labels = kmeans(seen, K, random, n_init, exchange=method == "filtered")
     elif method == "discretize":
         labels = discretize(V[evident], random)
