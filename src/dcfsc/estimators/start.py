@@ -18,7 +18,8 @@ from .validation import check_array
 
 def begin(estimator: Any, X: Any) -> tuple[Any, int, np.random.RandomState, torch.device]:
     """The checked samples X, their number of clusters, the random state and the device."""
-    X = check_array(estimator, X, reset=True, least_samples=2)
+    least = 1 if processes.active() else 2  # a share may be one sample
+    X = check_array(estimator, X, reset=True, least_samples=least)
     n_clusters = estimator.n_clusters_ = number_for(estimator, X)
     random_state = estimator.random_state
     if processes.active():
