@@ -27,6 +27,11 @@ IMAGES = {
     "color": "color if there is any",
 }
 PREDICTED = "RUN/predictions.csv, RUN/predictions-2.csv, ..."
+TABLES = {
+    "id": "a column of text called id",
+    "columns": "those of numbers, or one of vectors",
+    "missing": "an error",
+}
 PLANES = {"page": "1", "channels": "all if there are more than 4"}
 
 
@@ -76,7 +81,7 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     # what the command itself decides
     assert shown.pop("method").startswith("closed-form; dcfsc")
     assert shown.pop("out") == "runs/DATA-METHOD"
-    assert shown == {**IMAGES, **PLANES}
+    assert shown == {**TABLES, **IMAGES, **PLANES}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,7 @@ def test_defaults_of_fit_are_those_of_the_estimators():
         (predict.predict, {"out": f"{PREDICTED}; RUN-clusters", **IMAGES}),
         (report.report, {"out": "RUN/report.html", **IMAGES}),
         (export.export, {"out": "RUN/export.csv, RUN/export.parquet, RUN-clusters"}),
-        (suggest.suggest_k, {"max_k": "50, or N/5", **IMAGES, **PLANES}),
+        (suggest.suggest_k, {"max_k": "50, or N/5", **TABLES, **IMAGES, **PLANES}),
     ],
 )
 def test_other_commands_show_what_they_do(command, expected):
@@ -115,7 +120,8 @@ def test_help_of_fit_has_panels():
     panels = {"Data", "Method", "Images", "Training", "Output"}
     assert named.keys() == {"Arguments", "Options", *panels}
     assert {"--clusters", "--lam", "--affinity", "--device"} <= named["Method"]
-    assert named["Data"] == {"--labels"}
+    tables = {"--text", "--id", "--columns", "--ignore", "--missing", "--transpose"}
+    assert named["Data"] == {"--labels", *tables}
     assert named["Images"] == {"--size", "--color", "--page", "--channels", "--strict"}
     assert {"--steps", "--weights", "--batch-size"} <= named["Training"]
     assert {"--out", "--resume", "--overwrite", "--quiet", "--json"} <= named["Output"]

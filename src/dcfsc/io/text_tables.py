@@ -232,6 +232,7 @@ class TextTable(Table):
             for column in np.flatnonzero(wrong.any(axis=1)).tolist():
                 self._keep(column, np.flatnonzero(wrong[column]), cells, start)
             empty.append(np.all(by_column(pc.equal(text, "")), axis=0))
+            text = pc.replace_substring_regex(text, r"^\+", "")  # which not all of Arrow reads
             values = pc.cast(pc.if_else(number, text, "nan"), pa.float64())
         return by_column(values)
 
