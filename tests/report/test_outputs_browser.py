@@ -202,7 +202,7 @@ def test_comparison_shows_who_moved_where(
     browser: Browser, color_run: Run, tmp_path: Path, width: int
 ) -> None:
     other = fit_run(
-        load(color_run.folder.parent / "pictures"),
+        load(color_run.folder.parent / "pictures", labels="folders"),
         "closed-form",
         {**GIVEN, "n_clusters": 2},
         tmp_path / "two",
