@@ -100,6 +100,7 @@ class TextTable(Table):
         self.named = layout.has_header
         self._marks = MISSING | (MARKS if wanted.filling is not None else frozenset())
         self._seen = [Seen() for _ in layout.columns]
+        self._texts: dict[str, list[str]] = {}
         self._skipped: list[int] = []
         self._ragged: list[str] = []
         X, empty, last = np.empty((0, len(layout.columns))), [np.zeros(0, bool)], ""
@@ -134,9 +135,11 @@ class TextTable(Table):
         return self._X[:LEAST_COUNTED, [self._places[name] for name in names]]
 
     def texts(self, name: str) -> list[str]:
-        column = str(self._places[name])
-        values = [t for batch in self._batches([column]) for t in batch.column(0).to_pylist()]
-        return [values[row].strip() for row in self._kept.tolist()]
+        if name not in self._texts:  # which takes another look at the file
+            column = str(self._places[name])
+            values = [t for batch in self._batches([column]) for t in batch.column(0).to_pylist()]
+            self._texts[name] = [values[row].strip() for row in self._kept.tolist()]
+        return self._texts[name]
 
     def row(self, i: int) -> int:
         return self._row(int(self._kept[i]))
