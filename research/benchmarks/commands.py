@@ -23,6 +23,7 @@ MODULES = [
     "photos",
     "quality",
     "scale",
+    "shards",
     "sparse",
     "speed",
     "vector_errors",

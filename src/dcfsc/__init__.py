@@ -39,8 +39,10 @@ if TYPE_CHECKING:
         plot_spectrum,
     )
     from .runs.prediction import load
+    from .runs.predictor import Predictor
 
 _OTHERS = {
+    "Predictor": ".runs.predictor",
     "load": ".runs.prediction",
     "plot_affinity": ".report.plots",
     "plot_embedding": ".report.plots",
@@ -86,6 +88,7 @@ __all__ = [
     "EnSC",
     "EncoderFeatures",
     "KernelSSC",
+    "Predictor",
     "ScatteringFeatures",
     "TextEncoderFeatures",
     "ViewClustering",

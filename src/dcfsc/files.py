@@ -156,12 +156,13 @@ def take_lock(descriptor: int) -> bool:
 
 
 @contextmanager
-def releasing(lock: int, folder: Path) -> Iterator[None]:
+def releasing(lock: int, path: Path) -> Iterator[None]:
+    """Give the lock of a file back at the end, and take the file away."""
     try:
         yield
     finally:
         with suppress(OSError):
-            (folder / LOCK).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         os.close(lock)
 
 

@@ -1,8 +1,8 @@
 """The list of what we wrote in a folder, and changes to it that happen whole or not at all.
 
-A *folder of ours* (a run, an export, an experiment's results) holds a list, ``.dcfsc.json``, of
-the files that we wrote in it, with their SHA-256. A file is ours only while it has a digest of the
-list.
+A *folder of ours* (a run, an export, an experiment's results, predictions of shards) holds a list,
+``.dcfsc.json``, of the files that we wrote in it, with their SHA-256. A file is ours only while it
+has a digest of the list.
 
 :func:`filling` puts many files into such a folder. They are first written to a folder inside it,
 with a name of our own (:func:`dcfsc.files.part_name`). Then ``plan.json`` beside them says where
@@ -48,9 +48,10 @@ from dcfsc.files import (
 )
 
 LIST, FILES, RECORD = ".dcfsc.json", "files", "run.json"
-RUN, EXPORT, RESULTS = "run", "export", "results"
-KINDS = (RUN, EXPORT, RESULTS)
+RUN, EXPORT, RESULTS, PREDICTED = "run", "export", "results", "predictions"
+KINDS = (RUN, EXPORT, RESULTS, PREDICTED)
 FORMAT = 1
+FIELDS = ("kind", "files", "removes", "renames")  # of a plan
 LONGEST_LIST = 1 << 26
 CHUNK = 1 << 20
 _DIGEST = re.compile("(link )?[0-9a-f]{64}")
@@ -191,7 +192,7 @@ def held(folder: Path, wait: float = 0.0) -> Iterator[None]:
             f"another process is writing to {folder}; wait until it ends, or choose another folder "
             "with --out."
         )
-    with releasing(lock, folder):
+    with releasing(lock, folder / LOCK):
         try:
             _settle(folder)
         except OSError as error:
@@ -209,7 +210,7 @@ def settle(folder: Path) -> None:
         try:
             lock = try_lock(folder / LOCK)
             if lock is not None:
-                with releasing(lock, folder):
+                with releasing(lock, folder / LOCK):
                     _settle(folder)
                 return
         except OSError as error:
@@ -232,10 +233,12 @@ def _complete(folder: Path) -> list[Path]:
     return [stage for stage in stages(folder) if (stage / PLAN).is_file()]
 
 
-def not_moved(folder: Path, error: OSError) -> WriteError:
+def not_moved(folder: Path, error: OSError, kind: str | None = None) -> WriteError:
+    kinds = {kind, *(_sealed(stage / PLAN, FIELDS)["kind"] for stage in _complete(folder))}
+    how = "" if PREDICTED in kinds else " with --resume"
     return WriteError(
         f"the files of {folder} are complete, but could not be moved into place: "
-        f"{error.strerror or error}; repeat the command with --resume to do that."
+        f"{error.strerror or error}; repeat the command{how} to do that."
     )
 
 
@@ -279,7 +282,7 @@ def filling(
             sync(folder)
             _finish(folder, stage)
         except OSError as error:
-            raise not_moved(folder, error) from error
+            raise not_moved(folder, error, kind) from error
 
 
 def _files_below(top: Path) -> Iterator[str]:
@@ -291,7 +294,7 @@ def _files_below(top: Path) -> Iterator[str]:
 
 def _finish(folder: Path, stage: Path) -> None:
     """Move the new files into place and write the list. May be interrupted and done again."""
-    plan = _sealed(stage / PLAN, ("kind", "files", "removes", "renames"))
+    plan = _sealed(stage / PLAN, FIELDS)
     known = Filled.read(folder) or Filled(plan["kind"], {})
     files = {name: list(digests) for name, digests in known.files.items()}
     for old, new in plan["renames"].items():

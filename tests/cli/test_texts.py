@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tiny_texts import write_text_model
 from typer.testing import CliRunner
 
-from dcfsc import ClosedFormSubspaceClustering, TextEncoderFeatures
+from dcfsc import ClosedFormSubspaceClustering, Predictor, TextEncoderFeatures
 from dcfsc.cli import app
 from dcfsc.estimators import encoder_features
 from dcfsc.features import encoder_backends
@@ -134,6 +135,13 @@ def test_answers_to_a_survey(place: Path) -> None:
     rows = rows_of(place / "new_clusters.csv")
     assert [row["id"] for row in rows] == list("abcdefghij")
     assert [int(row["label"]) for row in rows] == expected.predict(Z).tolist()
+    predictor = Predictor("run", device="cpu")
+    assert predictor(new["answer"]).cluster.tolist() == expected.predict(Z).tolist()
+    table = pa.table({**new, "answer": ["", *new["answer"][1:]], "id": list("abcdefghij")})
+    found = predictor(table)
+    assert found.column("id").to_pylist() == list("bcdefghij")
+    assert found.column("cluster").to_pylist() == expected.predict(Z)[1:].tolist()
+    assert predictor(table.to_pandas()).index.tolist() == [*range(1, 10)]
     dcfsc("edit", "run", "0=buses")  # a person's name is never overwritten
     page = Path("run", "report.html").read_text(encoding="utf-8")
     assert 'dcfsc edit RUN "0=' not in page

@@ -181,6 +181,10 @@ COMMANDS = {
         (*CLOSED, "--features", "autoencoder", "--pretrain-epochs", "1", "--no-report")
     ),
     "predict": Command(PREDICT, ((*CLOSED, "--no-report"),), again=("run/predictions-2.csv",)),
+    "predict shards": Command(
+        ("predict", "run", "shards", "--device", "cpu", "--out", "labeled"),
+        ((*CLOSED, "--no-report"),),
+    ),
     "report": Command(("report", "run"), (CLOSED,)),
     "name": Command(("name", "run", "0=zebras", "--merge", "1,2", "--split", "0"), (CLOSED,)),
     "export a table": Command((*EXPORT, "csv"), (CLOSED, ("name", "run", "0=zebras"))),
@@ -291,6 +295,7 @@ def walk(name: str, mode: str, root: Path, every: int = 1) -> dict[str, Any]:
     origin.mkdir(parents=True)
     write_points(origin / "points.npy")
     write_pictures(origin / "pictures")
+    write_shards(origin / "shards")
     for words in command.prepare:
         code, said = forked(lambda words=words: call(words), origin)  # type: ignore[misc]
         if code:
@@ -360,6 +365,19 @@ def write_points(path: Path) -> None:
     np.save(path, synthetic(36, 3, 2, 8, random_state=0).X)
 
 
+def write_shards(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from dcfsc.io import synthetic
+
+    folder.mkdir()
+    X = synthetic(36, 3, 2, 8, random_state=0).X
+    for s in range(2):
+        table = {"id": [f"{s}-{i}" for i in range(18)], "emb": list(X[18 * s : 18 * s + 18])}
+        pq.write_table(pa.table(table), folder / f"{s}.parquet")
+
+
 def write_pictures(folder: Path) -> None:
     from PIL import Image
 
@@ -380,6 +398,7 @@ def import_what_commands_import(names: list[str], root: Path) -> None:
     place.mkdir(parents=True)
     write_points(place / "points.npy")
     write_pictures(place / "pictures")
+    write_shards(place / "shards")
 
     def work() -> None:
         for name in names:

@@ -54,6 +54,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
     assert record["n_clusters"] == 3
     assert record["method"] == "closed-form"
     assert record["command"] == "dcfsc fit ..."
+    assert np.shape(record["data"].pop("ranges")) == (2, 20)
     assert record["data"] == {
         "name": "synthetic",
         "n": 90,

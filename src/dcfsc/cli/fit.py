@@ -140,6 +140,7 @@ def fit(
     ignore: str | None = options.IGNORE,
     missing: str | None = options.MISSING,
     transpose: bool = options.TRANSPOSE,
+    sample: int | None = options.SAMPLE,
     size: str | None = options.SIZE,
     color: bool | None = options.COLOR,
     page: str | None = options.PAGE,

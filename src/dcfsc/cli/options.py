@@ -42,8 +42,8 @@ def switch(names: str, help: str, *, panel: str | None = None) -> Any:
 SAMPLES = typer.Argument(
     metavar="DATA",
     help="A folder of images and what is below it; a table (.csv, .tsv, .xlsx, .jsonl, .parquet, "
-    ".h5ad); an array (.npy, .npz, .mat, .mtx); a .txt file with a text a line; or digits or "
-    "synthetic, which need no file.",
+    ".h5ad); an array (.npy, .npz, .mat, .mtx); a folder or 'glob' of .parquet or .npy shards; a "
+    ".txt file with a text a line; or digits or synthetic, which need no file.",
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
@@ -53,7 +53,7 @@ LABELS = option(
     "NAME|FILE|folders",
     panel=DATA,
 )
-TABLE = ("text", "id", "columns", "ignore", "missing", "transpose")  # the options of tables
+TABLE = ("text", "id", "columns", "ignore", "missing", "transpose", "sample")  # of reading
 TEXT = option("Cluster the texts in this column of a table.", "COLUMN", panel=DATA)
 ID = option(
     "The column of a table that names the samples.",
@@ -76,6 +76,12 @@ MISSING = option(
 )
 TRANSPOSE = switch(
     "--transpose", "The rows of the table are features, the columns samples.", panel=DATA
+)
+SAMPLE = option(
+    "Take only N random samples. Of .parquet files and shards, only some row groups are read.",
+    "N",
+    shown="all",
+    panel=DATA,
 )
 SIZE = option(
     "Resize images to this height x width.",
@@ -163,6 +169,8 @@ def load_samples(
         reading = plain if reading.levels else None
     # the generated set is the one whose samples depend on the seed
     generated = {"random_state": seed} if spec == "synthetic" else {}
+    if table.get("sample") is not None:
+        table["seed"] = seed
     stage("reading %s", spec)
     return load(
         spec,

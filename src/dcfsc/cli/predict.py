@@ -15,7 +15,7 @@ def predict(
     data: str = options.SAMPLES,
     to: str | None = option("folders: also sort the images into folders by cluster.", "KIND"),
     out: Path | None = option(
-        "Output file, or output folder for folders.",
+        "Output file, or output folder for folders and shards.",
         "PATH",
         shown="RUN/predictions.csv, RUN/predictions-2.csv, ...; RUN-clusters",
     ),
@@ -33,8 +33,17 @@ def predict(
 
     The labels are written to a .csv file. Images are read with the size, the colors and the
     encoder of the run. With --to folders they are linked or copied to the folders of 'dcfsc
-    export', beside what is there.
+    export', beside what is there. Of each shard, x.parquet or x.npy, the labels go to
+    DIR/x.parquet; repeat the command to go on after an interruption, or start it several times to
+    share the work.
     """
+    from dcfsc.io.shards import shard_files
+
+    if files := shard_files(data):
+        if (to, labels, size, color, strict) != (None, None, None, None, False):
+            raise InputError("--to, --labels, --size, --color and --strict are not for shards.")
+        _predict_shards(run, data, files, out, device, overwrite, quiet, as_json)
+        return
     from dcfsc import metrics
     from dcfsc.runs.edits import read_edits
     from dcfsc.runs.folder import read_run
@@ -82,4 +91,39 @@ def predict(
         facts = [*output.data_facts(described), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
         facts += [("predictions", str(file)), *([("folders", str(target))] if target else [])]
+        output.print_facts(facts)
+
+
+def _predict_shards(
+    run: Path,
+    data: str,
+    files: list[Path],
+    out: Path | None,
+    device: str,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from dcfsc.runs.shards import predict_shards
+
+    if out is None:
+        raise InputError("give a folder for the predictions of the shards with --out DIR.")
+
+    def tell(n: int, need: int) -> None:
+        if not (quiet or as_json):
+            facts = [("data", f"{data}: {n:,} samples in {len(files):,} shards")]
+            memory = ("memory", f"at most about {need / 2**30:.1f} GiB")
+            output.print_facts([*facts, ("model", str(run)), memory])
+
+    done = predict_shards(run, files, out, device=device, overwrite=overwrite, started=tell)
+    counts = {"labeled": done.labeled, "earlier": done.earlier, "others": done.others}
+    if as_json:
+        sizes = done.sizes.tolist()
+        print(json.dumps({"folder": str(out), "run": str(run), **counts, "cluster_sizes": sizes}))
+    elif not quiet:
+        shards = f"{done.labeled:,} labeled"
+        shards += f", {done.earlier:,} labeled earlier" if done.earlier else ""
+        shards += f", {done.others:,} at work in other processes" if done.others else ""
+        clusters = output.cluster_sizes([k for k in done.sizes.tolist() if k])
+        facts = [("shards", shards), ("clusters", clusters), ("predictions", str(out))]
         output.print_facts(facts)

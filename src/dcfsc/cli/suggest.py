@@ -25,6 +25,7 @@ def suggest_k(
     features: str | None = option("Use features: encoder, scattering or autoencoder.", "NAME"),
     subspace_dim: float | None = option("Expected dimension of each subspace.", "M"),
     weights: str | None = option("Weights of the auto-encoder.", "FILE"),
+    sample: int | None = options.SAMPLE,
     seed: int = options.SEED,
     device: str = options.DEVICE,
     labels: str | None = options.LABELS,
@@ -71,6 +72,8 @@ def suggest_k(
     if as_json:
         print(json.dumps(suggestion))
         return
+    if samples.notes:
+        output.print_facts([("notes", samples.notes)])
     candidates = suggestion["candidates"]
     output.print_table(output.CANDIDATE_HEADER, output.candidate_rows(candidates[:MOST]))
     used = f"{suggestion['n_samples']:,} of {len(samples):,} samples"

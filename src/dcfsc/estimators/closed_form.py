@@ -24,14 +24,14 @@ from dcfsc.self_expression.solve import Form
 
 from .base import SubspaceClusterer
 from .persistence import Persistent
-from .prediction import Predictor, restored_partition
+from .prediction import LabelsUnseen, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
 from .suggest import number_for
 from .validation import GRAPH, SUBSPACE_DIM, check_array, fixed_lam
 
 
 @dataclass(eq=False, repr=False)
-class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
+class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
     """Subspace clustering by the closed form of ridge self-expression.
 
         min_C |Z - C Z|_F^2 + lam |C|_F^2   subject to   diag(C) = 0

@@ -28,7 +28,7 @@ from dcfsc.training.precision import PRECISIONS
 from .base import SubspaceClusterer
 from .deep import AutoencoderEstimator, checkpoint_of
 from .persistence import Persistent
-from .prediction import Predictor, restored_partition
+from .prediction import LabelsUnseen, restored_partition
 from .sharded import check_choices, check_whole, common_random_state
 from .suggest import number_for
 from .validation import LAM, SUBSPACE_DIM, check_array, fixed_lam, local_generator
@@ -37,7 +37,7 @@ LATENT_SUBSPACE_DIM = 1.5  # chosen with labels, on image sets
 
 
 @dataclass(eq=False, repr=False)
-class DCFSC(AutoencoderEstimator, Predictor, Persistent, SubspaceClusterer):
+class DCFSC(AutoencoderEstimator, LabelsUnseen, Persistent, SubspaceClusterer):
     """Deep Closed-Form Subspace Clustering (Seo, Koo and Jeon 2019).
 
         min_Theta |X - Dec(B Enc(X))|_F^2,

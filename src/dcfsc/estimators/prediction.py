@@ -22,7 +22,7 @@ VOTE_POWER = 4.0
 CLUSTERS, PROBABILITIES = "membership_clusters", "membership_probabilities"  # in a model's file
 
 
-class Predictor:
+class LabelsUnseen:
     """The methods ``predict`` and ``predict_proba`` of the estimators that label unseen samples."""
 
     n_clusters_: int

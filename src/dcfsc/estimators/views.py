@@ -33,7 +33,7 @@ from .closed_form import ClosedFormSubspaceClustering
 from .deep import NetworkEstimator, checkpoint_of
 from .network_choice import as_inputs, scale_to_one, view_specs_for
 from .persistence import Persistent
-from .prediction import Predictor
+from .prediction import LabelsUnseen
 from .sharded import check_choices, check_whole, common_random_state
 from .suggest import number_for
 from .validation import LAM, SUBSPACE_DIM, check_array, local_generator
@@ -62,7 +62,7 @@ CLOSED_FORM = "closed_form."  # before the names of its tensors in a saved model
 
 
 @dataclass(eq=False, repr=False)
-class ViewClustering(NetworkEstimator, Predictor, Persistent, SubspaceClusterer):
+class ViewClustering(NetworkEstimator, LabelsUnseen, Persistent, SubspaceClusterer):
     """Clustering by an encoder that learns from random views of the samples.
 
     The encoder has no decoder: a step takes a mini-batch, augments each sample and one of its

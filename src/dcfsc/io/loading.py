@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import arrays, folders, images, sparse_tables, tables, text_files, text_tables
+from dcfsc.errors import InputError
+from dcfsc.io import (
+    arrays,
+    folders,
+    images,
+    shards,
+    sparse_tables,
+    tables,
+    text_files,
+    text_tables,
+)
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
@@ -55,6 +64,8 @@ def load(
     ignore: str | Sequence[str] | None = None,
     missing: str | None = None,
     transpose: bool = False,
+    sample: int | None = None,
+    seed: int = 0,
     size: tuple[int, int] | None = None,
     gray: bool | None = None,
     page: int | str | None = None,
@@ -94,6 +105,11 @@ def load(
         missing values are an error.
     transpose : bool
         The rows of the table are features, as genes are, and its columns samples.
+    sample : int, optional
+        Take only so many samples at random. Of .parquet files, and of folders of shards, random
+        row groups are read, some of every shard; ``notes`` says how many.
+    seed : int
+        Of the random sample.
     size : (height, width), optional
         Bring images to this size (bicubic). Without it a folder whose images differ in size, or
         have more than 4,096 values, is read at a working size of at most 1,024 pixels
@@ -123,21 +139,31 @@ def load(
         return _load_frame(spec, wanted)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
-    if named or path.suffix.lower() not in TABLES:
+    shards.check_sample(sample)
+    try:
+        files = [] if named else shards.shard_files(path)
+    except OSError as error:
+        raise _cannot_read(spec, error) from None
+    if sample is not None and path.suffix.lower() == ".parquet" and path.is_file():
+        files = [path]
+    if named or (files or [path])[0].suffix.lower() not in TABLES:
         wanted.refuse(spec)
     shown = reading if isinstance(reading, images.Reading) else None
     how = {"page": page, "channels": channels, "strict": strict}
-    if not named and path.is_dir():
+    if not named and not files and path.is_dir():
         options |= {**how, "size": size, "gray": gray, "labels": labels, "reading": shown}
     elif given := [
         name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
     ]:
         raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}.")
     try:
-        data = _load_named(str(spec), labels, options) if named else _load(path, wanted, options)
+        if files:
+            data = _load_shards(path, files, wanted, options, sample, seed)
+        else:
+            load_one = _load_named if named else _load
+            data = shards.take(load_one(path, wanted, options), sample, seed)
     except OSError as error:
-        where = error.filename or spec
-        raise InputError(f"cannot read {where}: {error.strerror or error}.") from None
+        raise _cannot_read(spec, error) from None
     if data.reading is None:  # neither files of images nor a table
         if size is None and shown is not None and data.X.ndim > 2:
             size = shown.size
@@ -149,10 +175,34 @@ def load(
     return replace(data, y=None, label_names=None) if labels == arrays.NO_LABELS else data
 
 
-def _load_named(name: str, labels: str | None, options: dict[str, Any]) -> Dataset:
-    if labels not in (None, arrays.NO_LABELS):
-        raise InputError(f"labels={labels!r} is for files; the dataset {name!r} has its own.")
+def _cannot_read(spec: object, error: OSError) -> InputError:
+    return InputError(f"cannot read {error.filename or spec}: {error.strerror or error}.")
+
+
+def _load_named(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
+    name = str(path)
+    if wanted.labels not in (None, arrays.NO_LABELS):
+        raise InputError(
+            f"labels={wanted.labels!r} is for files; the dataset {name!r} has its own."
+        )
     return _call(NAMED[name], name, options)
+
+
+def _load_shards(
+    path: Path,
+    files: Sequence[Path],
+    wanted: Wanted,
+    options: dict[str, Any],
+    sample: int | None,
+    seed: int,
+) -> Dataset:
+    label_file = _label_file(files[0], wanted.labels)
+    wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
+    name = path.stem if path.is_file() else (path if path.is_dir() else path.parent).resolve().name
+    data = _call(shards.load_shards, path, options, name, files, wanted, sample, seed)
+    if label_file:
+        data = label_files.with_labels(data, label_file)
+    return replace(data, X=images.channels_first(data.X, str(path)))
 
 
 def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
@@ -166,8 +216,7 @@ def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
 def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
-            f"no such file or folder: {path}. Give the path of {KINDS}, or the name of a dataset: "
-            f"{unknown_name('dataset', path, NAMED)}"
+            f"no such file or folder: {path}. DATA is a path to {KINDS}, or {' or '.join(NAMED)}."
         )
     label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()

@@ -118,7 +118,7 @@ class ParquetTable(Table):
 
         self.source, self._path = path, path
         self._file = pq.ParquetFile(path)
-        _refuse_long_runs(path, self._file.metadata)
+        refuse_long_runs(path, self._file.metadata)
         self.n = self._file.metadata.num_rows
         # the row names that pandas stores beside the columns
         columns = described(self._file.schema_arrow)
@@ -165,7 +165,7 @@ def _first(file: Any, rows: int, names: Sequence[str]) -> Any:
     return pa.table(next(batches)) if file.metadata.num_rows else file.read(list(names))
 
 
-def _refuse_long_runs(path: Path, metadata: Any) -> None:
+def refuse_long_runs(path: Path, metadata: Any) -> None:
     """A run of equal values takes a few bytes, however long it is.
 
     What the file says of its columns one by one is not asked for: where it is damaged, Arrow ends

@@ -11,12 +11,16 @@ scanned plainly.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Literal
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dcfsc.errors import unknown_name
+from dcfsc.machine import one_a_core
 from dcfsc.progress import progress
 
 from .half_filter import KERNEL_WIDTH, LANES, MOST_RANKED, HalfFilter, fused
@@ -27,7 +31,8 @@ _TILE_BYTES = {"cpu": 2 << 20, "cuda": 128 << 20}
 _GATHER_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}
 # A CPU ranks so many products of a row sooner than it looks for the groups that can matter.
 _MOST_DIRECT = 40_000
-_DIRECT_BYTES = 16 << 20
+_DIRECT_BYTES, _DIRECT_COLUMNS = 16 << 20, 1024  # of products together, and in the inner cache
+_LEVELS = (8, 4)  # columns, and groups of them, that have one maximum
 # Fewer columns are scanned plainly. From here on an H200 is faster by the filter, but for rows that
 # are nearly the same (results/benchmarks/scan_gpu.json).
 _SMALLEST_FILTERED = 10_000
@@ -105,21 +110,86 @@ def _kind(Q: Tensor) -> str:
 
 
 def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The k largest of all products of a row, some rows at a time."""
+    """The k largest of all products of a row, some rows at a time, a share of them on each core.
+
+    The products of some rows stay in a cache, with the largest magnitude of every few columns, and
+    of every few of those. Each level is searched only below the k + 1 largest entries of the one
+    above: the k best columns are there, as one group at most holds no column but the row's own.
+    """
     n, N = Q.shape[0], Y.shape[0]
     values = torch.empty(n, k, dtype=Q.dtype, device=Q.device)
     indices = torch.empty(n, k, dtype=torch.int64, device=Q.device)
-    step = max(16, _DIRECT_BYTES // (N * Q.element_size()))
-    for start in range(0, n, step):
-        progress(start, n)
-        rows = slice(start, min(start + step, n))
-        products = Q[rows] @ Y.T
-        magnitude = products.abs()
-        if own is not None:
-            magnitude.scatter_(1, own[rows, None], -1.0)
-        indices[rows] = magnitude.topk(k, dim=1).indices
-        values[rows] = products.gather(1, indices[rows])
+    columns = -(-N // math.prod(_LEVELS)) * math.prod(_LEVELS)
+    Y = F.pad(Y, (0, 0, 0, columns - N))
+    step = max(16, min(256, _DIRECT_BYTES // (columns * Q.element_size())))
+    cores = min(torch.get_num_threads(), max(1, n // step))
+    share = -(-n // cores)
+
+    def scan(first: int) -> None:
+        levels = [Y.new_empty(columns, step)]
+        for width in _LEVELS:
+            levels.append(Y.new_empty(len(levels[-1]) // width, step))
+        last = min(first + share, n)
+        for start in range(first, last, step):
+            if first == 0:
+                progress(start, share)
+            rows = slice(start, min(start + step, last))
+            views = [level[:, : rows.stop - start] for level in levels]
+            mine = None if own is None else own[rows]
+            _multiply(views, Y, Q[rows], mine)
+            values[rows], indices[rows] = _search(views, N, k, mine)
+
+    firsts = range(0, n, max(1, share))
+    if len(firsts) < 2:
+        for first in firsts:
+            scan(first)
+    else:
+        one_a_core(scan, firsts, Q.device)
     return values, indices
+
+
+def _multiply(levels: list[Tensor], Y: Tensor, Q: Tensor, own: Tensor | None) -> None:
+    """The products Y Q' as the first level, and each other level's maxima of the one below it."""
+    products, maxima = levels[:2]
+    group = _LEVELS[0]
+    for start in range(0, len(Y), _DIRECT_COLUMNS):
+        tile = products[start : start + _DIRECT_COLUMNS]
+        torch.mm(Y[start : start + _DIRECT_COLUMNS], Q.T, out=tile)
+        if own is not None:
+            _clear_own(tile, start, own)
+        _largest_magnitudes(tile, group, maxima[start // group : (start + len(tile)) // group])
+    for width, below, above in zip(_LEVELS[1:], levels[1:], levels[2:], strict=False):
+        torch.amax(below.view(-1, width, len(Q)), 1, out=above)
+
+
+def _search(levels: list[Tensor], N: int, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Values and columns (b, k) of the largest magnitudes in the first of the levels (m, b)."""
+    top = levels[-1].T
+    columns = torch.arange(top.shape[1], device=top.device).expand(top.shape)
+    for level, width in zip(levels[::-1], (*_LEVELS[::-1], 0), strict=True):
+        entries = level.T.gather(1, columns)
+        magnitude = entries.abs() if width == 0 else entries
+        if width == 0:
+            outside = columns >= N if own is None else (columns >= N) | (columns == own[:, None])
+            magnitude.masked_fill_(outside, -1.0)
+        chosen = _largest(magnitude, k + (width > 0))
+        columns = columns.gather(1, chosen)
+        if width:
+            children = torch.arange(width, device=top.device)
+            columns = (columns[:, :, None] * width + children).flatten(1)
+    entries = entries.gather(1, chosen)
+    order = entries.abs().argsort(dim=1, descending=True)
+    return entries.gather(1, order), columns.gather(1, order)
+
+
+def _largest(magnitude: Tensor, k: int) -> Tensor:
+    """The places (b, k) of the k largest of each row, in any order."""
+    most = magnitude.shape[1]
+    if k >= most:
+        return torch.arange(most, device=magnitude.device).expand(magnitude.shape)
+    # several times as quick as topk, which makes pairs first
+    places = np.argpartition(magnitude.cpu().contiguous().numpy(), most - k, axis=1)[:, most - k :]
+    return torch.from_numpy(places).to(magnitude.device)
 
 
 def _plain(
@@ -168,14 +238,17 @@ def _group_maxima(Q: Tensor, Y: Tensor, group: int, own: Tensor | None) -> Tenso
         whole = (stop - start) // group
         first = start // group
         if whole:
-            grouped = tile[: whole * group].view(whole, group, b)
-            # |t| <= m means -m <= t <= m: two reductions read the tile without rewriting it.
-            torch.maximum(
-                grouped.amax(1), grouped.amin(1).neg_(), out=maxima[first : first + whole]
-            )
+            _largest_magnitudes(tile[: whole * group], group, maxima[first : first + whole])
         if whole * group < stop - start:
             maxima[first + whole] = tile[whole * group :].abs().amax(0)
     return maxima
+
+
+def _largest_magnitudes(tile: Tensor, group: int, out: Tensor) -> None:
+    """The largest magnitude (c / group, b) in each ``group`` rows of a tile (c, b)."""
+    grouped = tile.view(-1, group, tile.shape[1])
+    # |t| <= m means -m <= t <= m: two reductions read the tile without rewriting it.
+    torch.maximum(grouped.amax(1), grouped.amin(1).neg_(), out=out)
 
 
 def _clear_own(tile: Tensor, start: int, own: Tensor) -> None:

@@ -52,7 +52,7 @@ FIELDS: dict[str, dict[type, str]] = {
     "data": {
         str: "name dtype fingerprint labels notes directory",
         int: "n classes",
-        list: "shape broken",
+        list: "shape broken ranges",
         dict: "reading",
         bool: "photographs",
     },

@@ -24,6 +24,7 @@ from dcfsc.selection import Suggestion
 
 from .folder import ALL, CHOSEN, CHOSEN_BY_VIEWS, FORMAT
 from .life import FEATURES, MODEL
+from .ranges import column_ranges
 from .request import RunRequest
 from .verdict import verdict
 
@@ -47,7 +48,7 @@ def describe_run(
         "n_clusters": int(params["n_clusters"]),
         "seed": encode_parameter("random_state", params["random_state"]),
         "parameters": _encoded(estimator),
-        "data": describe_data(request.data),
+        "data": {**describe_data(request.data), "ranges": column_ranges(request.data.X)},
         "versions": versions(),
         "machine": {**machine(device), **processes.described(device)},
         "features": _describe_features(request.features, transformer),
