@@ -148,10 +148,10 @@ def test_a_bad_out_fails_before_anything_is_read(
     assert Path("notes.txt").read_text() == "mine"
 
 
-def test_a_stack_of_16_bits_is_predicted_as_it_was_fitted(
+def test_plates_of_16_bits_with_labels_in_another_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two pages: a dim channel that tells the kinds, and a bright one that does not."""
+    """Two pages: a bright channel that does not tell the kinds, and a dim one that does."""
     rng = np.random.default_rng(0)
     for i in range(24):
         shape = ((8, 1), (1, 8))[i % 2]
@@ -163,10 +163,15 @@ def test_a_stack_of_16_bits_is_predicted_as_it_was_fitted(
         folder.mkdir(exist_ok=True)
         first.save(folder / f"{'ad'[i % 2]}{i:02d}.tif", save_all=True, append_images=[second])
     monkeypatch.chdir(tmp_path)
+    names = sorted((file.name for file in Path("plates").iterdir()), key=lambda name: name[:0:-1])
+    rows = [f"{name},{'treated' if name[0] == 'a' else 'control'}" for name in names]
+    Path("labels.csv").write_text("\n".join(["file,treatment", *rows]))
     notes = done("fit", "plates", "-k", 2, *CPU, "--fast", "--no-report", "--out", "one").stdout
     assert "20 images have more pages, of which the first is read; --page N takes" in notes
     for name, words in {"run": ("--page", 2), "both": ("--page", "all", "--channels", 2)}.items():
-        done("fit", "plates", "-k", 2, *words, *CPU, "--out", name)
+        words = (*words, "--labels", "labels.csv")
+        result = done("fit", "plates", "-k", 2, *words, *CPU, "--out", name)
+        assert re.search(r"^(error|differs from.*?) +0\.00 %$", result.stdout, re.MULTILINE)
         reading = json.loads(Path(name, "run.json").read_text())["data"]["reading"]
         low, high = reading["levels"]
         assert 250 < low < high < 900

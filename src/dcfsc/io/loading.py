@@ -51,7 +51,9 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of images"
+KINDS = (
+    ".csv, .tsv, .xlsx, .jsonl, .parquet, .h5ad, .npy, .npz, .mat, .mtx, .txt or a folder of images"
+)
 
 
 def load(
