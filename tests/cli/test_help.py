@@ -31,6 +31,7 @@ TABLES = {
     "id": "a column of text called id",
     "columns": "those of numbers, or one of vectors",
     "missing": "an error",
+    "sample": "all",
 }
 PLANES = {"page": "1", "channels": "all if there are more than 4"}
 
@@ -120,7 +121,7 @@ def test_help_of_fit_has_panels():
     panels = {"Data", "Method", "Images", "Training", "Output"}
     assert named.keys() == {"Arguments", "Options", *panels}
     assert {"--clusters", "--lam", "--affinity", "--device"} <= named["Method"]
-    tables = {"--text", "--id", "--columns", "--ignore", "--missing", "--transpose"}
+    tables = {"--text", "--id", "--columns", "--ignore", "--missing", "--transpose", "--sample"}
     assert named["Data"] == {"--labels", *tables}
     assert named["Images"] == {"--size", "--color", "--page", "--channels", "--strict"}
     assert {"--steps", "--weights", "--batch-size"} <= named["Training"]

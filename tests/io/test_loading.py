@@ -58,8 +58,8 @@ def test_unknown_options_list_the_known(tmp_path, name, option, takes):
 
 
 def test_options_of_named_sets():
-    with pytest.raises(InputError, match="unknown option 'seed'; it takes none"):
-        load("digits", seed=1)
+    with pytest.raises(InputError, match="unknown option 'noise'; it takes none"):
+        load("digits", noise=1)
     with pytest.raises(InputError, match="has its own"):
         load("digits", labels="y")
     with pytest.raises(InputError, match="needs images"):
