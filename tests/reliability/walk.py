@@ -117,6 +117,7 @@ COMMANDS = {
         PREDICT, place="../run/predictions.csv", out=False, in_run=True, renews=(LIST,)
     ),
     "predict --out": Command(PREDICT, renews=(LIST,)),
+    "predict shards": Command(("predict", "../points", "../shards", "--device", "cpu")),
     "report": Command(
         ("report", "../run"),
         place="../run/report.html",
