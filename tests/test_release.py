@@ -16,7 +16,18 @@ from packaging.version import Version
 from dcfsc import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("encoders", "heic", "pandas", "plots", "research", "texts", "test")
+EXTRAS = (
+    "encoders",
+    "excel",
+    "h5ad",
+    "heic",
+    "pandas",
+    "plots",
+    "research",
+    "texts",
+    "tiff",
+    "test",
+)
 
 
 def claimed(extras: Sequence[str] = EXTRAS) -> dict[str, Version]:

@@ -200,7 +200,7 @@ def encoder(folder: str, device: str = "auto", head: bool = False, name: str = "
     ten starts, and EVoC, which picks its own number of clusters, if it is installed. ``--head``
     trains ``ViewClustering`` on them as well, three seeds.
     """
-    data = io.load(data_root() / folder)
+    data = io.load(data_root() / folder, labels="folders")
     assert data.y is not None
     y, K = data.y, data.n_classes
     features = EncoderFeatures(name, device=device, cache=None)

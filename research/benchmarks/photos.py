@@ -30,6 +30,7 @@ from .measure import Figures, Rows, benchmark
 SIZES = ("chosen", "32x32", "40x40", "64x64", "224x224")
 LARGE = (3000, 4000)
 DISTINCT = 40
+LABELS = ("--labels", "folders")
 
 
 @benchmark
@@ -41,7 +42,10 @@ def photos(device: str = "cpu") -> Rows:
         folder = Path(place, "tinted")
         tinted(folder)
         asked = {size: () if size == "chosen" else ("--size", size) for size in SIZES}
-        yield "sizes", {size: fitted(folder, 10, device, *words) for size, words in asked.items()}
+        yield (
+            "sizes",
+            {size: fitted(folder, 10, device, *LABELS, *words) for size, words in asked.items()},
+        )
         row = {}
         for n in (40, 5000):
             many_large(source, Path(place, str(n)), n)
@@ -112,10 +116,10 @@ def many_large(source: Path, folder: Path, n: int) -> None:
 
 def photographs(source: Path, device: str) -> Figures:
     figures = {
-        "pixels": fitted(source, 12, device),
-        "encoder": fitted(source, 12, device, "--features", "encoder"),
+        "pixels": fitted(source, 12, device, *LABELS),
+        "encoder": fitted(source, 12, device, *LABELS, "--features", "encoder"),
     }
-    data = load(source)
+    data = load(source, labels="folders")
     Z = EncoderFeatures(device=device, cache=None).fit_transform(data.paths)
     labels = KMeans(12, n_init=10, random_state=0).fit_predict(Z)
     figures["k-means"] = {"error": clustering_error(data.y, labels)}

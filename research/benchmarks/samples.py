@@ -59,7 +59,7 @@ def scattering(
 
 
 def photographs() -> Samples:
-    data = datasets.load(datasets.data_root() / "photos")
+    data = datasets.load(datasets.data_root() / "photos", labels="folders")
     assert data.y is not None
     # the files themselves: data.X are images of the size that pixels are compared at
     return normalize(EncoderFeatures("lite0").fit_transform(data.paths)), data.y

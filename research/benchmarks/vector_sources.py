@@ -102,7 +102,7 @@ def _saved(name: str) -> Path:
 
 
 def _photographs() -> tuple[Sequence[str], np.ndarray]:
-    data = load(data_root() / "photos")
+    data = load(data_root() / "photos", labels="folders")
     assert data.paths is not None
     assert data.y is not None
     return data.paths, np.asarray(data.y)

@@ -410,4 +410,4 @@ def test_module_is_the_same_command(npy: Path) -> None:
     bad = subprocess.run([*command, "nothing", "-k", "3"], capture_output=True, text=True)
     assert (bad.returncode, bad.stdout) == (2, "")
     (line,) = bad.stderr.splitlines()
-    assert line.startswith("error: unknown dataset 'nothing'.")
+    assert line.startswith("error: no such file or folder: nothing.")

@@ -26,6 +26,14 @@ IMAGES = {
     "size": "unchanged; a smaller size if images are large or differ in size",
     "color": "color if there is any",
 }
+PREDICTED = "RUN/predictions.csv, RUN/predictions-2.csv, ..."
+TABLES = {
+    "id": "a column of text called id",
+    "columns": "those of numbers, or one of vectors",
+    "missing": "an error",
+    "sample": "all",
+}
+PLANES = {"page": "1", "channels": "all if there are more than 4"}
 
 
 def shown_defaults(command: Any) -> dict[str, Any]:
@@ -74,16 +82,16 @@ def test_defaults_of_fit_are_those_of_the_estimators():
     # what the command itself decides
     assert shown.pop("method").startswith("closed-form; dcfsc")
     assert shown.pop("out") == "runs/DATA-METHOD"
-    assert shown == IMAGES
+    assert shown == {**TABLES, **IMAGES, **PLANES}
 
 
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (predict.predict, {"out": "RUN/predictions.csv, RUN/predictions-2.csv, ...", **IMAGES}),
+        (predict.predict, {"out": f"{PREDICTED}; RUN-clusters", **IMAGES}),
         (report.report, {"out": "RUN/report.html", **IMAGES}),
         (export.export, {"out": "RUN/export.csv, RUN/export.parquet, RUN-clusters"}),
-        (suggest.suggest_k, {"max_k": "50, or N/5", **IMAGES}),
+        (suggest.suggest_k, {"max_k": "50, or N/5", **TABLES, **IMAGES, **PLANES}),
     ],
 )
 def test_other_commands_show_what_they_do(command, expected):
@@ -113,7 +121,8 @@ def test_help_of_fit_has_panels():
     panels = {"Data", "Method", "Images", "Training", "Output"}
     assert named.keys() == {"Arguments", "Options", *panels}
     assert {"--clusters", "--lam", "--affinity", "--device"} <= named["Method"]
-    assert named["Data"] == {"--labels"}
+    tables = {"--text", "--id", "--columns", "--ignore", "--missing", "--transpose", "--sample"}
+    assert named["Data"] == {"--labels", *tables}
     assert named["Images"] == {"--size", "--color", "--page", "--channels", "--strict"}
     assert {"--steps", "--weights", "--batch-size"} <= named["Training"]
     assert {"--out", "--resume", "--overwrite", "--quiet", "--json"} <= named["Output"]

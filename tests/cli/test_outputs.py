@@ -121,7 +121,7 @@ def test_compare_prints_the_agreement(place: Path) -> None:
     assert Path("c.html.bak").read_bytes() == page != Path("c.html").read_bytes()
     np.save("less.npy", np.load("points.npz")["X"][:60])
     done("fit", "less.npy", "-k", 3, *CLOSED_FORM, "--out", "less", "--quiet")
-    assert "90 and 60 samples without paths" in refused(
+    assert "90 and 60 samples without ids or paths" in refused(
         "compare", "run/k3", "less", "--out", "d.html"
     )
 

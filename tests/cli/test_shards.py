@@ -1,4 +1,4 @@
-"""Eight shards with ids, texts and vectors, K unknown: suggest-k, fit, predict, a ninth shard."""
+"""Eight shards with ids, texts and vectors, K unknown: from suggest-k to a ninth shard."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_suffixes_and_folders(place: Path) -> None:
 def test_a_broken_file(place: Path) -> None:
     pictures("photos")
     Path("photos", f"broken {ESCAPES}.png").write_bytes(b"\x89PNG")
-    assert "broken \\x1b" in dcfsc("fit", "photos", "-k", 2, *OPTIONS, code=2)
+    assert "broken \\x1b" in dcfsc("fit", "photos", "-k", 2, *OPTIONS, "--strict", code=2)
     assert "warning: " in dcfsc("fit", "photos", "-k", 2, *OPTIONS)
 
 

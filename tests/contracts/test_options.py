@@ -51,6 +51,7 @@ CASES = {
     ("fit", "--pretrain-epochs"): (DEEP, (*DEEP, "--pretrain-epochs", "40"), "labels"),
     ("fit", "--learning-rate"): (DEEP, (*DEEP, "--learning-rate", "0.3"), "labels"),
     ("fit", "--batch-size"): (DEEP, (*DEEP, "--batch-size", "0"), "batch_size=0 is not allowed"),
+    ("fit", "--text"): (FIT, (*FIT, "--text", "answer"), "text is for tables, and has no effect"),
     ("fit", "--labels"): (FIT, (*FIT, "--labels", "none"), "text"),
     ("fit", "--sample"): (FIT, (*FIT, "--sample", "40"), "labels"),
     ("fit", "--size"): (SHOWN, (*SHOWN, "--size", "4x4"), "labels"),
@@ -95,12 +96,33 @@ CASES = {
     ("suggest-k", "--sample"): (SUGGEST, (*SUGGEST, "--sample", "0"), "sample=0 is not allowed"),
     ("suggest-k", "--seed"): (SUGGEST, (*SUGGEST, "--seed", "-1"), "seed=-1 is not allowed"),
     ("suggest-k", "--device"): (SUGGEST, (*SUGGEST, "--device", "gpu"), "unknown device 'gpu'"),
+    ("suggest-k", "--text"): (SUGGEST, (*SUGGEST, "--text", "answer"), "text is for tables"),
     ("suggest-k", "--size"): (SUGGEST, (*SUGGEST, "--size", "4x4"), "needs images"),
     ("suggest-k", "--color"): (SUGGEST, (*SUGGEST, "--gray"), "gray is for folders of images"),
     ("suggest-k", "--page"): (SUGGEST, (*SUGGEST, "--page", "2"), "page is for folders of images"),
     ("suggest-k", "--channels"): (SUGGEST, (*SUGGEST, "--channels", "1"), "channels is for"),
     ("suggest-k", "--strict"): (SUGGEST, (*SUGGEST, "--strict"), "strict is for"),
     ("suggest-k", "--json"): (SUGGEST, (*SUGGEST, "--json"), "text"),
+}
+GRID = ("fit", "grid.csv", *FIT[2:])
+SUGGEST_GRID = ("suggest-k", "grid.csv", *SUGGEST[2:])
+for command in (GRID, SUGGEST_GRID):
+    gaps = (command[0], "gaps.csv", *command[2:])
+    CASES |= {
+        (command[0], "--columns"): (command, (*command, "--columns", "q*"), "no column 'q*'"),
+        (command[0], "--ignore"): (command, (*command, "--ignore", "x1,no"), "no column 'no'"),
+        (command[0], "--missing"): ((*gaps, "--missing", "median"), gaps, "1 missing or infinite"),
+        (command[0], "--text"): (command, (*command, "--text", "x1"), "'x1' holds no texts"),
+        (command[0], "--transpose"): (
+            command,
+            (*command, "--transpose", "--id", "name"),
+            "id is for tables with samples in rows",
+        ),
+    }
+CASES |= {
+    ("fit", "--id"): (GRID, (*GRID, "--id", "name"), "labels"),
+    ("suggest-k", "--id"): (SUGGEST_GRID, (*SUGGEST_GRID, "--id", "no"), "no column 'no'"),
+    ("suggest-k", "--labels"): (SUGGEST, (*SUGGEST, "--labels", "no"), "no array 'no'"),
 }
 PREDICT = ("predict", "run", "table.npz", *CPU)
 CASES |= {
@@ -210,6 +232,10 @@ def prepared(tmp_path_factory):
     place = tmp_path_factory.mktemp("prepared")
     data = synthetic(60, 3, 2, 8, noise=0.3, random_state=0)
     np.savez(place / "table.npz", X=data.X, y=data.y)
+    header = "id,name," + ",".join(f"x{j}" for j in range(8)) + "\n"
+    rows = [f"s{i},n{i}," + ",".join(map(str, x)) for i, x in enumerate(data.X.tolist())]
+    (place / "grid.csv").write_text(header + "\n".join(rows))
+    (place / "gaps.csv").write_text(header + "\n".join([*rows, "s60,n60,,1,2,3,4,5,6,7"]))
     rng = np.random.default_rng(0)
     for folder in ("shades", "broken"):
         (place / folder).mkdir()

@@ -92,7 +92,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data = dcfsc.io.synthetic(60, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
     answers = ["The bus was late.", "The soup was cold.", "The staff were kind.", None] * 8
-    pd.DataFrame({"answer": answers}).to_csv(tmp_path / "answers.csv")
+    ids = [f"p{i}" for i in range(32)]
+    pd.DataFrame({"id": ids, "answer": answers}).to_csv(tmp_path / "answers.csv", index=False)
+    pd.DataFrame({"answer": answers[:3], "id": "abc"}).to_csv(tmp_path / "new_answers.csv")
     load = dcfsc.io.load
 
     def few(spec: Any, **options: Any) -> Any:

@@ -205,7 +205,8 @@ def invoke(*words: str) -> Any:
 
 def test_a_run_remembers_its_encoder(folder, tmp_path):
     out = str(tmp_path / "run")
-    fitted = invoke("fit", str(folder), "-k", "2", "--features", "encoder:some/name", "--out", out)
+    labeled = (str(folder), "--labels", "folders")
+    fitted = invoke("fit", *labeled, "-k", "2", "--features", "encoder:some/name", "--out", out)
     assert "Tiny some/name" in fitted.output
     assert "advice" not in fitted.output
     record = json.loads(Path(out, "run.json").read_text())
@@ -215,7 +216,7 @@ def test_a_run_remembers_its_encoder(folder, tmp_path):
     assert record["scores"]["error"] == 0.0
     assert Path(out, "report.html").exists()
     seen = Tiny.seen
-    predicted = invoke("predict", out, str(folder), "--json")
+    predicted = invoke("predict", out, *labeled, "--json")
     assert json.loads(predicted.stdout)["scores"]["error"] == 0.0
     assert Tiny.seen == seen  # all of it from the cache
 

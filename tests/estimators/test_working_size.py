@@ -94,6 +94,9 @@ def folder(photographs, tmp_path) -> Path:
     return tmp_path / "bars"
 
 
+LABELS = ("--labels", "folders")
+
+
 def invoke(*words: str) -> str:
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output
@@ -102,7 +105,7 @@ def invoke(*words: str) -> str:
 
 def test_predict_reads_images_as_the_run_did(folder, tmp_path):
     out = str(tmp_path / "run")
-    printed = invoke("fit", str(folder), "-k", "2", "--out", out, "--no-report")
+    printed = invoke("fit", str(folder), *LABELS, "-k", "2", "--out", out, "--no-report")
     assert "read at 32 x 32 in color" in printed
     assert printed.count("--features encoder") == printed.count(ENCODER_GAIN) == 1
     record = json.loads(Path(out, "run.json").read_text())
@@ -114,7 +117,7 @@ def test_predict_reads_images_as_the_run_did(folder, tmp_path):
         image.convert("L").resize((400, 300)).save(one / "a.png")  # another size, and gray
     predicted = json.loads(invoke("predict", out, str(one), "--json"))
     assert predicted["data"]["shape"] == [3, 32, 32]
-    everything = json.loads(invoke("predict", out, str(folder), "--json"))
+    everything = json.loads(invoke("predict", out, str(folder), *LABELS, "--json"))
     assert everything["scores"]["error"] == 0.0
 
 
@@ -145,6 +148,7 @@ def test_predict_resizes_arrays_as_the_run_did(photographs, tmp_path):
 
 def test_a_large_size_is_compared_at_the_working_size_and_said_so(folder, tmp_path):
     out = str(tmp_path / "run")
-    printed = invoke("fit", str(folder), "-k", "2", "--size", "80x80", "--out", out, "--no-report")
+    words = ("--size", "80x80", "--out", out, "--no-report", *LABELS)
+    printed = invoke("fit", str(folder), "-k", "2", *words)
     assert "images compared at 32 x 32" in printed
     assert json.loads(Path(out, "run.json").read_text())["scores"]["error"] == 0.0

@@ -66,9 +66,12 @@ def test_flat_folder_has_no_labels(tmp_path):
 def test_labels_of_a_flat_folder_from_a_file(tmp_path):
     for i in range(3):
         save(tmp_path / "im" / f"{i}.png", picture(i))
-    (tmp_path / "y.csv").write_text("b\na\nb\n")
+    (tmp_path / "y.csv").write_text("file,label\n2.png,c\n0.png,b\n1.png,a\n")
     data = load(tmp_path / "im", labels=str(tmp_path / "y.csv"))
-    assert data.y.tolist() == [1, 0, 1]
+    assert data.y.tolist() == [1, 0, 2]
+    (tmp_path / "y.csv").write_text("b\na\nb\n")
+    with pytest.raises(InputError, match=r"matched by the samples' paths, such as '0.png'"):
+        load(tmp_path / "im", labels=str(tmp_path / "y.csv"))
     with pytest.raises(InputError, match="is not a file"):
         load(tmp_path / "im", labels="person")
 

@@ -90,9 +90,7 @@ def test_vectors_are_found_beside_other_columns(table):
     assert data.X.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert data.notes == "set aside, beside the vectors: n, text (string)"
     assert table(columns, columns="n").X.tolist() == [[1], [2], [5]]
-    with pytest.raises(
-        InputError, match=r"columns 'v', 'w' hold vectors; name one.* --columns v"
-    ):
+    with pytest.raises(InputError, match=r"columns 'v', 'w' hold vectors; name one.* --columns v"):
         table({**columns, "w": vectors})
 
 

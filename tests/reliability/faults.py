@@ -166,6 +166,7 @@ PICTURES = ("fit", "pictures", *CLOSED[2:], "--no-report")
 EXPORT = ("export", "run", "--to")
 DEEP = (*FIT, "--method", "dcfsc", "--pretrain-epochs", "1", "--steps", "3")
 PREDICT = ("predict", "run", "points.npy", "--device", "cpu")
+SORT = ("predict", "run", "pictures", "--device", "cpu", "--to", "folders")
 REPRODUCE = ("reproduce", "smoke", "--methods", "closed-form", "--device", "cpu", "--trials", "1")
 COMMANDS = {
     "fit": Command(CLOSED),
@@ -191,6 +192,10 @@ COMMANDS = {
     "export links": Command((*EXPORT, "folders"), (PICTURES,)),
     "export copies over a folder": Command(
         (*EXPORT, "folders", "--copy", "--overwrite"), (PICTURES, (*EXPORT, "folders"))
+    ),
+    "predict to folders": Command(SORT, (PICTURES,), again=("run/predictions-2.csv",)),
+    "export after new files": Command(
+        (*EXPORT, "folders"), (PICTURES, SORT, ("name", "run", "0=zebras"))
     ),
     "reproduce": Command(REPRODUCE, ignored=("runs",), runs=(), retried=True),
     "reproduce in shards": Command(

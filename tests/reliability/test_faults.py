@@ -21,7 +21,7 @@ def test_no_fault_loses_a_run_and_every_command_can_be_repeated(tmp_path: Path) 
     words = [sys.executable, HERE / "faults.py", "--json", tmp_path / "found.json"]
     words += [
         "--commands",
-        "fit over a run,predict,predict shards,name,export links",
+        "fit over a run,predict,predict shards,name,export links,export after new files",
         "--modes",
         "kill",
     ]

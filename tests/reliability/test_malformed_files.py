@@ -117,7 +117,7 @@ def test_names_that_are_no_text_can_be_written_down(seeds, tmp_path):
     for i in range(2):
         with open(folder + b"/\xfe\n%d.png" % i, "wb") as file:
             file.write((seeds / "picture" / "1.png").read_bytes())
-    data = load(tmp_path)
+    data = load(tmp_path, labels="folders")
     assert data.label_names == ["class \\xff"]
     assert all(path.encode() for path in data.paths)
 

@@ -118,6 +118,12 @@ COMMANDS = {
     ),
     "predict --out": Command(PREDICT, renews=(LIST,)),
     "predict shards": Command(("predict", "../points", "../shards", "--device", "cpu")),
+    "predict links": Command(
+        (*PREDICT, "--to", "folders"), asks=False, in_run=True, renews=(LIST,)
+    ),
+    "predict copies": Command(
+        (*PREDICT, "--to", "folders", "--copy"), asks=False, in_run=True, renews=(LIST,)
+    ),
     "report": Command(
         ("report", "../run"),
         place="../run/report.html",
@@ -244,7 +250,8 @@ def lost(case: Case, word: str, world: World, before: Snapshot, after: Snapshot)
         inside = any(name == place or name.startswith(f"{place}/") for place in places)
         mine = world.ours.get(name) == entry
         renewed = case.command == "reproduce" or command.resumes or case.overwrite
-        renewed = renewed or case.command.startswith("save")
+        # an export of the same run is renewed unasked
+        renewed = renewed or case.command.startswith(("save", "export links", "export copies"))
         if mine and (name in replaced or (inside and renewed)):
             continue
         if not any(after[other] == entry for other in found.get(BACKUP.sub("", name), ())):

@@ -48,7 +48,7 @@ def color_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             pixels = np.where(pattern, np.array(color), 20) + rng.integers(0, 25, (24, 24, 3))
             file = root / "pictures" / name / f"a #{i}.png"
             Image.fromarray(pixels.astype(np.uint8)).save(file)
-    data = load(root / "pictures")
+    data = load(root / "pictures", labels="folders")
     return fit_run(data, "closed-form", {**GIVEN, "n_clusters": 3}, root / "run", report=True)
 
 
@@ -202,7 +202,7 @@ def test_comparison_shows_who_moved_where(
     browser: Browser, color_run: Run, tmp_path: Path, width: int
 ) -> None:
     other = fit_run(
-        load(color_run.folder.parent / "pictures"),
+        load(color_run.folder.parent / "pictures", labels="folders"),
         "closed-form",
         {**GIVEN, "n_clusters": 2},
         tmp_path / "two",

@@ -124,6 +124,36 @@ def test_stored_counts_give_the_same_words(room: int, monkeypatch: pytest.Monkey
         assert words_of(of_run, [0, 1, 2, 4], 3) == cluster_words(texts, merged, 3)
 
 
+def test_words_that_tell_a_cluster_or_its_half_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    labels, parts = np.repeat([0, 1, 2], 40), np.repeat(range(6), 20)
+    texts = []
+    for k, part in zip(labels, parts, strict=True):
+        halves, clusters = rng.choice(5, 3) + 10 * part, rng.choice(5, 2) + 100 * (k + 1)
+        texts.append(" ".join(f"w{i}" for i in [*halves, *clusters, *rng.integers(1000, 2000, 4)]))
+    monkeypatch.setattr(report_texts, "STORED", (2, 2))
+    of_clusters, of_halves = (
+        {word for words in cluster_words(texts, groups, 2).values() for word in words}
+        for groups in (labels, parts)
+    )
+    assert of_clusters - of_halves
+    assert of_halves - of_clusters
+    stored = stored_words(texts, parts, 6)["words"]
+    assert {*stored.tolist()} == {"", *of_clusters, *of_halves}
+
+
+def test_the_words_that_are_not_stored_are_no_word() -> None:
+    details = Details.__new__(Details)
+    counts = np.array([[60, 2, 1], [30, 1, 0], [0, 0, 4], [0, 0, 0]])
+    details.__dict__.update(
+        labels=np.array([0, 0, 1]),
+        parts=np.array([0, 1, 2]),
+        words=np.array(["", "bus", "soup"]),
+        word_counts=counts,
+    )
+    assert words_of(details, [0, 1], 1) == {0: ["bus"], 1: ["soup"]}
+
+
 def test_names() -> None:
     assert suggested_name(["bus", "late", "train", "or"]) == "bus, late, train"
     assert suggested_name(["bus"]) == "bus"
@@ -155,6 +185,10 @@ def test_the_page_shows_texts_and_words(run: Run) -> None:
     page, details = page_of(run), run.details()
     assert render(read_run(run.folder).record, details) == page
     assert len(details.texts) == len(details.shown) == 60
+    assert details.shown.tolist() != sorted(details.shown.tolist())
+    for at in (MARKUP, "late " * 59):
+        sample = next(i for i, text in zip(details.shown, details.texts, strict=True) if at in text)
+        assert sample == (0 if at == MARKUP else 1)
     quotes = re.findall(r'<span class="quote" dir="auto">(.*?)</span>', page)
     typical = int(((details.role == 0) | (details.role == 1)).sum())
     assert len(quotes) >= typical > 10

@@ -64,6 +64,7 @@ def test_record_holds_everything_needed_to_repeat_the_run(run: Run, data: Datase
         "classes": 3,
         "labels": digest_of_labels(data.y),
         "notes": data.notes,
+        "broken": [],
         "directory": None,  # where paths start from; these samples have none
         "reading": None,
         "photographs": False,

@@ -75,8 +75,10 @@ class CommandLine(TyperGroup):
             code = super().main(args=args, standalone_mode=False, **extra)
         except UsageError as error:
             message = error.format_message()
-            more = [hint for said, hint in HINTS.items() if said in message]
-            say(one_line(" ".join([f"error: {message}", *more])), error=True)
+            hints = [
+                f"{message.rstrip('.')}. {hint}" for said, hint in HINTS.items() if said in message
+            ]
+            say(one_line(f"error: {(hints or [message])[0]}"), error=True)
             code = error.exit_code
         if standalone_mode:
             sys.exit(code)

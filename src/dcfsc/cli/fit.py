@@ -188,7 +188,8 @@ def fit(
     from dcfsc.runs.life import check_out, method_in
 
     given_files = options.sources(data, labels)
-    if out is not None and "RANK" not in os.environ:  # of many processes one has the folder
+    several = isinstance(counts, tuple)
+    if out is not None and "RANK" not in os.environ and not (several and resume):
         for folder in [out / f"k{K}" for K in counts] if isinstance(counts, tuple) else [out]:
             check_out(folder, resume=resume, overwrite=overwrite, inputs=given_files)
     begun = method_in(out) if resume and out is not None else None

@@ -134,7 +134,7 @@ def choose_keys(
         else:
             raise InputError(
                 f"{path} holds {listing}: it is not clear which array has the samples; "
-                "name it with key='NAME'."
+                "save it as X, or in Python pass key='NAME'."
             )
     if labels is None:
         vectors = [n for n, s in shapes.items() if len(s) > 0 and max(s) == np.prod(s) > 1]

@@ -77,7 +77,7 @@ class Dataset:
         for field in ("paths", "label_names", "feature_names", "ids"):
             if (texts := getattr(self, field)) is not None:
                 object.__setattr__(self, field, [writable(text) for text in texts])
-        if self.X.ndim == 1 and self.X.dtype.kind in "OTU":
+        if self.X.ndim == 1 and self.X.dtype.kind in ("O", "U", "T"):
             object.__setattr__(self, "X", text_array(self.X))
         elif self.X.ndim not in (2, 3, 4):
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError
+from dcfsc.errors import InputError, unknown_name
 from dcfsc.io import (
     arrays,
     folders,
@@ -51,7 +51,9 @@ def load_digits() -> Dataset:
 
 
 NAMED: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "synthetic": synthetic}
-KINDS = ".csv, .tsv, .xlsx, .jsonl, .parquet, .npy, .npz, .mat, .txt or a folder of images"
+KINDS = (
+    ".csv, .tsv, .xlsx, .jsonl, .parquet, .h5ad, .npy, .npz, .mat, .mtx, .txt or a folder of images"
+)
 
 
 def load(
@@ -216,7 +218,8 @@ def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
 def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
-            f"no such file or folder: {path}. DATA is a path to {KINDS}, or {' or '.join(NAMED)}."
+            f"no such file or folder: {path}. Give the path of {KINDS}, or the name of a dataset: "
+            f"{unknown_name('dataset', path, NAMED)}"
         )
     label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()

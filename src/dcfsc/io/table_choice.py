@@ -171,17 +171,14 @@ class Choice:
         open_ = [name for name in numbers if name not in exact]
         if not open_:
             return numbers
-        start = self.table.start(open_)
-        counts = (np.diff(start.astype(np.float64), axis=0) == 1).all(axis=0)
+        may_count = _counts(self.table.start(open_)).tolist()
         dropped = []
-        for name, may_count in zip(open_, counts.tolist(), strict=True):
+        for name, counts in zip(open_, may_count, strict=True):
             indexed = name == self.names[0] and bool(INDEX.fullmatch(name))
-            if not (indexed or (may_count and self.table.n >= LEAST_COUNTED)):
-                continue
-            values = np.asarray(self.table.matrix([name]))[:, 0].astype(np.float64)
-            if np.isfinite(values).all() and (
-                ((np.diff(values) == 1).all() and len(values) >= LEAST_COUNTED)
-                or (indexed and _numbers_rows(values))
+            counts = counts and self.table.n >= LEAST_COUNTED
+            values = np.asarray(self.table.matrix([name])) if indexed or counts else None
+            if values is not None and (
+                (counts and _counts(values).all()) or (indexed and _numbers_rows(values))
             ):
                 dropped.append(name)
         if len(dropped) == len(numbers):
@@ -303,6 +300,14 @@ class Transposed(Choice):
         super()._left_out(why, names[1:])  # the first one names the rows
 
 
+def _counts(values: np.ndarray) -> np.ndarray:
+    """Which columns of values (n, m) are consecutive integers."""
+    values = values.astype(np.float64)
+    whole = np.isfinite(values).all(axis=0) & (values == np.rint(values)).all(axis=0)
+    return whole & (np.diff(values, axis=0) == 1).all(axis=0)
+
+
 def _numbers_rows(values: np.ndarray) -> bool:
     """Whether they may be a data frame's index: whole numbers, each of them once."""
-    return len(np.unique(values)) == len(values) and bool((values == np.rint(values)).all())
+    whole = np.isfinite(values).all() and (values == np.rint(values)).all()
+    return bool(whole) and len(np.unique(values)) == len(values)

@@ -52,6 +52,9 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.missing not in (None, *MISSING):
             raise InputError(f"missing={self.missing!r} is neither {' nor '.join(MISSING)}.")
+        for name in ("columns", "ignore", "missing", "transpose"):
+            if self.text is not None and getattr(self, name):
+                raise InputError(f"{name} is for columns of numbers; leave it out beside text.")
         if self.reading is not None and self.reading.transpose:
             object.__setattr__(self, "transpose", True)
 

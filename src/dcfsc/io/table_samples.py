@@ -28,7 +28,9 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
     labels = choice.labels()
     choice.refuse()
     if kept is not None:
+        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         rows = kept.nonzero()[0].tolist()
+        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         ids, labels = (None if each is None else [each[i] for i in rows] for each in (ids, labels))
     y, names = None, None
     if labels is not None:
@@ -79,9 +81,10 @@ def complete(X: Any, choice: Choice) -> tuple[Any, np.ndarray | None, tuple[floa
     total, where = int(counts.sum()), _gaps(counts, choice)
     if how is None:
         several = "s" if total > 1 else ""
+        remedy = "" if reading is None else "; fill them in, or leave these rows out"
         choice.fault(
             f"{total:,} missing or infinite value{several}, in {int(rows.sum()):,} of "
-            f"{len(X):,} rows (the first is {choice.place(int(rows.argmax()))}): {where}",
+            f"{len(X):,} rows (the first is {choice.place(int(rows.argmax()))}): {where}{remedy}",
             missing=DROP_ROWS,
         )
     elif how == MEDIAN:

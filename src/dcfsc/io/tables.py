@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dcfsc.io import streamed
 from dcfsc.io.dataset import Dataset, damage_in_one_line, refuse_bomb, unreadable
 from dcfsc.io.table_columns import (
     LEAST_COUNTED,
+    MIXED,
     NUMBERS,
     TEXT,
     VECTOR,
@@ -55,27 +57,23 @@ def load_json_lines(path: Path, wanted: Wanted) -> Dataset:
 
 
 def load_frame(frame: Any, wanted: Wanted) -> Dataset:
-    """Read a pandas or polars frame, or a table of Arrow; the index of pandas are the ids."""
+    """Read a pandas or polars frame, or a table of Arrow; the index of pandas is the ids."""
     import pyarrow as pa
 
     if not hasattr(frame, "iloc"):
-        return to_dataset(ArrowTable(FRAME, pa.table(frame)), wanted)
+        return to_dataset(ArrowTable(FRAME, pa.table(frame), 0), wanted)
     names = unique([str(name) for name in frame.columns])
-    columns = [_arrow(frame.iloc[:, j]) for j in range(len(names))]
+    columns, mixed = [], []
+    for j, name in enumerate(names):
+        try:
+            columns.append(pa.array(frame.iloc[:, j], from_pandas=True))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            columns.append(pa.array(frame.iloc[:, j].map(str)))
+            mixed.append(name)
     if type(frame.index).__name__ != "RangeIndex":
         names = ["__index_level_0__", *names]
         columns = [pa.array(map(str, frame.index)), *columns]
-    return to_dataset(ArrowTable(FRAME, pa.table(columns, names)), wanted)
-
-
-def _arrow(column: Any) -> Any:
-    """A column of pandas; of mixed types, as text."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in column])
+    return to_dataset(ArrowTable(FRAME, pa.table(columns, names), 0, mixed), wanted)
 
 
 @contextmanager
@@ -91,10 +89,15 @@ def arrow_errors(path: Path) -> Iterator[None]:
 class ArrowTable(Table):
     """A table of Arrow in memory."""
 
-    def __init__(self, source: Path | str, table: Any, first_row: int = 2):
+    def __init__(self, source: Path | str, table: Any, first_row: int, mixed: Sequence[str] = ()):
         self.source, self._table, self.first_row = source, table, first_row
         self.n = table.num_rows
-        self.columns = described(table.schema)
+        self.columns = [
+            replace(column, kind=MIXED, fault=f"column {column.name!r} has cells of several types")
+            if column.name in mixed
+            else column
+            for column in described(table.schema)
+        ]
 
     def matrix(self, names: Sequence[str]) -> Any:
         return reading_of(self._table.schema, names).numbers(self._table, self.source)

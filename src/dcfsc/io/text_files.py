@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dcfsc.errors import InputError, reason
 from dcfsc.io.dataset import Dataset
+from dcfsc.io.streamed import require_room
 from dcfsc.io.texts import text_array
 
 
@@ -14,6 +15,7 @@ def load_txt(path: Path) -> Dataset:
 
     Where there were some, the samples' ids are the numbers of their lines, from 1.
     """
+    require_room(str(path), path.stat().st_size)
     with open(path, "rb") as file:
         marked = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
     encoding = "UTF-16" if marked else "UTF-8"

@@ -47,6 +47,16 @@ class Layout:
     first_row: int
     notes: Sequence[str]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the text does not end in a quote, as it has to if its last cell has some."""
+        text = self.content
+        if isinstance(text, Path):
+            with text.open("rb") as file:
+                file.seek(max(0, text.stat().st_size - 99))
+                text = file.read()
+        return not text.rstrip(b" \t\r\n\0").endswith(b'"')
+
 
 def layout_of(
     source: Path, content: Any, wanted: Wanted, header: bool | None, *, blanks: bool = True

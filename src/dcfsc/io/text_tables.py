@@ -28,13 +28,13 @@ from dcfsc.io.table_columns import (
     unique,
 )
 from dcfsc.io.table_samples import to_dataset
-from dcfsc.io.text_layout import COMMA, MARKS, MISSING, Layout, layout_of, lines_of, not_unicode
+from dcfsc.io.text_layout import MARKS, MISSING, Layout, layout_of, lines_of, not_unicode
 
 BLOCK_BYTES = 1 << 24  # of text that are parsed together; no row is longer
 NUMBER = r"^(?:[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?i:inf|infinity))$"
-POINT = r"^ *[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)? *$"
 WRITTEN = r"[-+<>~$€£]? ?\d{1,3}([.,' ]?\d{3})*([.,]\d+)? ?[%€$£]?"  # with marks around or within
 EXAMPLES = 5
+GROUPS = 256  # of columns that are looked at closely
 
 
 def load_csv(path: Path, wanted: Wanted, *, header: bool | None = None) -> Dataset:
@@ -79,13 +79,12 @@ def read_texts(path: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 @dataclass
 class Seen:
-    """The cells of a column that are no numbers, or have a decimal comma or point."""
+    """The cells of a column that are no numbers, and the decimal marks of those that are."""
 
     wrong: int = 0
     row: int = 0  # of the first one
     examples: list[str] = field(default_factory=list)
-    comma: bool = False
-    point: bool = False
+    marks: set[str] = field(default_factory=set)
 
 
 class TextTable(Table):
@@ -101,23 +100,28 @@ class TextTable(Table):
         self.named = layout.has_header
         self._marks = MISSING | (MARKS if wanted.filling is not None else frozenset())
         self._seen = [Seen() for _ in layout.columns]
+        self._texts: dict[str, list[str]] = {}
         self._skipped: list[int] = []
         self._ragged: list[str] = []
-        X, empty = np.empty((0, len(layout.columns))), [np.zeros(0, bool)]
+        X, empty, last = np.empty((0, len(layout.columns))), [np.zeros(0, bool)], ""
         try:
             for batch in self._batches():
-                start, values = len(X), self._numbers(batch, len(X), empty)
+                start = len(X)
+                values, none = self._numbers(batch, start)
+                empty.append(none)
                 X.resize((start + len(batch), X.shape[1]), refcheck=False)  # never in memory twice
                 X[start:] = values.T
+                last = batch.columns[-1][-1].as_py() if len(batch) else last
         except pa.ArrowInvalid as error:
             raise self._unreadable(error) from None
         self._kept = np.flatnonzero(~np.concatenate(empty))
         self._X = X if len(self._kept) == len(X) else X[self._kept]
         self.n = len(self._X)
-        self.faults = self._row_faults()
+        self.faults = self._row_faults(last)
         names = unique([name or f"Unnamed: {j}" for j, name in enumerate(layout.columns)])
         self._places = {name: j for j, name in enumerate(names)}
         numbers = (~np.isnan(self._X)).sum(axis=0).tolist()
+        self._commas = any("," in seen.marks for seen in self._seen)
         self.columns = list(map(self._column, names, self._seen, numbers))
         inner = len(self._kept) and int(self._kept[-1]) + 1 - len(self._kept)
         self.notes = [*layout.notes, *([f"{inner:,} empty rows were left out"] if inner else [])]
@@ -131,9 +135,11 @@ class TextTable(Table):
         return self._X[:LEAST_COUNTED, [self._places[name] for name in names]]
 
     def texts(self, name: str) -> list[str]:
-        column = str(self._places[name])
-        values = [t for batch in self._batches([column]) for t in batch.column(0).to_pylist()]
-        return [values[row].strip() for row in self._kept.tolist()]
+        if name not in self._texts:  # which takes another look at the file
+            column = str(self._places[name])
+            values = [t for batch in self._batches([column]) for t in batch.column(0).to_pylist()]
+            self._texts[name] = [values[row].strip() for row in self._kept.tolist()]
+        return self._texts[name]
 
     def row(self, i: int) -> int:
         return self._row(int(self._kept[i]))
@@ -189,58 +195,69 @@ class TextTable(Table):
             self._ragged.append(f"row {number:,} has {many}")
         return "skip"
 
-    def _row_faults(self) -> list[str]:
+    def _row_faults(self, last: str) -> list[str]:
+        if "\n" in last and self._layout.is_open:
+            row = self._row(int(self._kept[-1]))
+            return [f"the quote that begins in row {row:,} is never closed; correct the row"]
         if not self._ragged:
             return []
         more = f" and {len(self._ragged) - EXAMPLES:,} more" if self._ragged[EXAMPLES:] else ""
         first = f"where the first has {len(self._layout.columns)}"
         return [f"{', '.join(self._ragged[:EXAMPLES])}{more} {first}; correct the rows"]
 
-    def _numbers(self, batch: Any, start: int, empty: list[np.ndarray]) -> np.ndarray:
-        """The cells (columns, rows) as numbers; what is none is kept in mind.
+    def _numbers(self, batch: Any, start: int) -> tuple[np.ndarray, np.ndarray]:
+        """The cells (columns, rows) as numbers, and which rows are empty.
 
-        All columns are one array: a call for each of many would take long.
+        Many columns are one array, as a call for each would take long; where a cell is no number
+        they are halved, so that only few columns are looked at closely.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        def by_column(mask: Any) -> np.ndarray:
-            return mask.to_numpy(zero_copy_only=False).reshape(batch.num_columns, len(batch))
-
-        cells = pa.concat_arrays(batch.columns)
-        if self._layout.separator != ",":
-            points = by_column(pc.match_substring_regex(cells, POINT))
-            for column in np.flatnonzero(points.any(axis=1)).tolist():
-                self._seen[column].point = True
-        try:
-            values = pc.cast(cells, pa.float64())
-            empty.append(np.zeros(len(batch), bool))
-        except pa.ArrowInvalid:
-            text = pc.utf8_trim_whitespace(cells)
-            gap = pc.is_in(pc.utf8_lower(text), pa.array(sorted(self._marks)))
+        n, groups = batch.num_columns, [(0, batch.num_columns)]
+        values, empty = np.empty((n, len(batch))), np.ones(len(batch), bool)
+        while groups:
+            first, last = groups.pop()
+            cells = pa.concat_arrays(batch.columns[first:last])
+            text = cells if self._layout.separator == "," else pc.replace_substring(cells, ",", ".")
+            try:
+                numbers, number = pc.cast(text, pa.float64()), None
+                empty[:] = False
+            except pa.ArrowInvalid:
+                if last - first > max(1, n // GROUPS):
+                    middle = (first + last) // 2
+                    groups += [(first, middle), (middle, last)]
+                    continue
+                text = pc.utf8_trim_whitespace(text)
+                gap = pc.is_in(pc.utf8_lower(text), pa.array(sorted(self._marks)))
+                number = pc.match_substring_regex(text, NUMBER)
+                wrong = _by_column(pc.invert(pc.or_(number, gap)), last - first)
+                for j, mask in enumerate(wrong):
+                    rows = np.flatnonzero(mask)
+                    self._keep(first + j, rows, cells[j * len(batch) :], start)
+                empty &= np.all(_by_column(pc.equal(text, ""), last - first), axis=0)
+                text = pc.replace_substring_regex(text, r"^\+", "")  # which not all of Arrow reads
+                numbers = pc.cast(pc.if_else(number, text, "nan"), pa.float64())
             if self._layout.separator != ",":
-                comma = pc.match_substring_regex(text, COMMA)
-                text = pc.if_else(comma, pc.replace_substring(text, ",", "."), text)
-                for column in np.flatnonzero(by_column(comma).any(axis=1)).tolist():
-                    self._seen[column].comma = True
-            number = pc.match_substring_regex(text, NUMBER)
-            wrong = by_column(pc.invert(pc.or_(number, gap)))
-            for column in np.flatnonzero(wrong.any(axis=1)).tolist():
-                self._keep(column, np.flatnonzero(wrong[column]), cells, start)
-            empty.append(np.all(by_column(pc.equal(text, "")), axis=0))
-            values = pc.cast(pc.if_else(number, text, "nan"), pa.float64())
-        return by_column(values)
+                for mark in ".,":
+                    has = pc.match_substring(cells, mark)
+                    has = has if number is None else pc.and_(has, number)
+                    for column in np.flatnonzero(_by_column(has, last - first).any(axis=1)):
+                        self._seen[first + int(column)].marks.add(mark)
+            values[first:last] = _by_column(numbers, last - first)
+        return values, empty
 
     def _keep(self, column: int, rows: np.ndarray, cells: Any, start: int) -> None:
-        seen, first = self._seen[column], column * (len(cells) // len(self._seen))
-        if not seen.wrong:
+        """Keep in mind which cells of a column are no numbers."""
+        seen = self._seen[column]
+        if not seen.wrong and len(rows):
             seen.row = start + int(rows[0])
         seen.wrong += len(rows)
         for row in rows[: EXAMPLES - len(seen.examples)].tolist():
-            seen.examples.append(cells[first + row].as_py().strip())
+            seen.examples.append(cells[row].as_py().strip())
 
     def _column(self, name: str, seen: Seen, numbers: int) -> Column:
-        if seen.point and any(other.comma for other in self._seen):
+        if "." in seen.marks and self._commas:
             fault = f"column {name!r} has decimal points where there are decimal commas as well"
             return Column(name, MIXED if seen.wrong <= numbers else TEXT, fault=fault)
         if not seen.wrong:
@@ -263,3 +280,7 @@ class TextTable(Table):
         if "UTF8" in str(error):
             return not_unicode(self._layout.source)
         return unreadable(self._layout.source, error)
+
+
+def _by_column(cells: Any, columns: int) -> np.ndarray:
+    return np.asarray(cells.to_numpy(zero_copy_only=False)).reshape(columns, -1)

@@ -117,7 +117,7 @@ def matched_rows(runs: Sequence[Run], samples: Sequence[Samples]) -> np.ndarray:
         return np.array(pairs, np.int64).T
     if n[0] != n[1]:
         raise InputError(
-            f"the runs have {n[0]} and {n[1]} samples without ids or paths in both, so they cannot "
+            f"the runs have {n[0]} and {n[1]} samples without ids or paths, so they cannot "
             "be matched; compare runs on the same samples in the same order."
         )
     return np.tile(np.arange(n[0]), (2, 1))

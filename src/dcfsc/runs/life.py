@@ -127,7 +127,9 @@ def check_out(folder: Path, *, resume: bool, overwrite: bool, inputs: Iterable[P
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(place, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    check_free(folder, state_of(folder), resume=resume, overwrite=overwrite)
+    state = state_of(folder)
+    if not (resume and state is State.WHOLE):  # which is then returned as it is
+        check_free(folder, state, resume=resume, overwrite=overwrite)
 
 
 def check_free(folder: Path, state: State, *, resume: bool, overwrite: bool) -> None:

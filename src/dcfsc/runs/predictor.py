@@ -19,6 +19,7 @@ from dcfsc.io import Streamed, check_finite
 from dcfsc.io.image_stream import StreamedImages
 from dcfsc.io.images import ImageSource, Reading
 from dcfsc.io.table_reading import TableReading, columns_named, is_numeric, is_vector
+from dcfsc.io.texts import text_array
 from dcfsc.machine import resolve_device
 
 from .edits import Edits, read_edits
@@ -112,7 +113,8 @@ class Predictor:
 
         Parameters
         ----------
-        data : pyarrow table or record batch, pandas data frame, array, or list of image files
+        data : pyarrow table or record batch, pandas data frame, array, or list
+            The list is one of image files, or of texts if the run is of texts.
 
         Returns
         -------
@@ -126,6 +128,8 @@ class Predictor:
             return self._of_table(data)
         if kind == "pandas":
             return self._of_frame(data)
+        if self.of_texts:
+            return self.label(text_array(data))
         if isinstance(data, list | tuple) and all(isinstance(p, str | os.PathLike) for p in data):
             if not isinstance(self.reading, Reading):
                 raise InputError(f"the run {self.path} is not of image files.")
