@@ -14,7 +14,7 @@ from dcfsc.runs.executor import execute
 from dcfsc.runs.request import RunRequest
 from dcfsc.runs.shards import predict_shards
 from research.alone import alone
-from research.machine import peak_resident
+from research.machine import PeakMemory
 
 from .measure import Figures, benchmark, timed
 
@@ -80,13 +80,13 @@ def label(place: str, rows: int) -> dict[str, Any]:
     Y = torch.from_numpy(rng.normal(size=(20_000, D)).astype(np.float32))
     products = min(timed(lambda: [q @ Y.T for q in Q.split(256)])[0] for _ in range(3))
     files = shard_files(Path(place, "shards"))
-    before = peak_resident()
-    seconds, done = timed(lambda: predict_shards(Path(place, "run"), files, Path(place, "out")))
+    with PeakMemory(torch.device("cpu")) as memory:
+        seconds, done = timed(lambda: predict_shards(Path(place, "run"), files, Path(place, "out")))
     return {
         "rows": int(done.sizes.sum()),
         "seconds": seconds,
         "products": products * rows / PRODUCTS,
-        "memory": peak_resident() - before,
+        "memory": memory.peak - memory.before,
         "threads": torch.get_num_threads(),
     }
 
@@ -94,6 +94,7 @@ def label(place: str, rows: int) -> dict[str, Any]:
 def read(place: str, sample: int) -> float:
     """The share of the bytes of the shards that a process reads for a sample."""
     files = shard_files(Path(place, "shards"))
+    load(files[0], columns="x0", sample=10)  # imports, which are read from the disk, too
     counter = Path("/proc/self/io")
     before = int(counter.read_text().split()[1])
     load(Path(place, "shards"), id="id", sample=sample)

@@ -118,6 +118,7 @@ COMMANDS = {
         PREDICT, place="../run/predictions.csv", out=False, in_run=True, renews=(LIST,)
     ),
     "predict --out": Command(PREDICT, renews=(LIST,)),
+    "predict shards": Command(("predict", "../points", "../shards", "--device", "cpu")),
     "predict links": Command(
         (*PREDICT, "--to", "folders"), asks=False, in_run=True, renews=(LIST,)
     ),

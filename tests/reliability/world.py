@@ -119,6 +119,7 @@ class World:
         for folder in (self.desk, photos.parent, self.path / "home"):
             (folder / "note.txt").write_text(f"a note in {folder.name}")
         faults.write_points(self.path / "points.npy")
+        faults.write_shards(self.path / "shards")
         before = snapshot(self.path)
         for words in (
             (*FIT, "--out", "../run"),
@@ -127,6 +128,8 @@ class World:
             ("predict", "../run", PHOTOS, "--device", "cpu"),
             ("export", "../run", "--to", "folders", "--out", "../made/export"),
             (*FIT, "--out", "../made/run", "--no-report"),
+            ("fit", "../points.npy", *FIT[2:], "--out", "../points", "--no-report"),
+            ("predict", "../points", "../shards", "--device", "cpu", "--out", "../made/predictions"),
             (*REPRODUCE, "--out", "../made/results"),
         ):
             self.told(lambda words=words: faults.call(words))  # type: ignore[misc]
@@ -346,7 +349,7 @@ def _nothing(world: World, place: Path) -> None:
     pass
 
 
-KINDS = ("run", "export", "results")
+KINDS = ("run", "export", "results", "predictions")
 HOWS = ("added", "changed", "removed")
 # what is made at the place of a command's output
 MAKERS: dict[str, Callable[[World, Path], None]] = {

@@ -58,7 +58,8 @@ class Shard:
     path: Path
     groups: tuple[int, ...]
     group_bytes: int
-    schema: Any  # of Arrow; None for an array
+    schema: Any = None  # of Arrow; None for an array
+    metadata: Any = None  # of a .parquet file, so that it is read once
 
     @property
     def n(self) -> int:
@@ -69,14 +70,21 @@ def open_shard(path: Path) -> Shard:
     if path.suffix.lower() == ".npy":
         X = _array(path)
         groups = tuple(min(ARRAY_ROWS, len(X) - i) for i in range(0, len(X), ARRAY_ROWS))
-        return Shard(path, groups, X.nbytes * ARRAY_ROWS // max(1, len(X)), None)
+        return Shard(path, groups, X.nbytes * ARRAY_ROWS // max(1, len(X)))
     import pyarrow.parquet as pq
 
     with arrow_errors(path), pq.ParquetFile(path) as file:
         refuse_long_runs(path, file.metadata)
         parts = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
         largest = max((part.total_byte_size for part in parts), default=0)
-        return Shard(path, tuple(part.num_rows for part in parts), largest, file.schema_arrow)
+        sizes = tuple(part.num_rows for part in parts)
+        return Shard(path, sizes, largest, file.schema_arrow, file.metadata)
+
+
+def _opened(shard: Shard) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(shard.path, metadata=shard.metadata)
 
 
 def _array(path: Path) -> streamed.FileArray:
@@ -92,10 +100,9 @@ def batches(shard: Shard, rows: int, reading: TableReading | None) -> Iterator[A
         yield from _array(shard.path).chunks(rows)
         return
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     columns = [*reading.columns, *([] if reading.id is None else [reading.id])]
-    with arrow_errors(shard.path), pq.ParquetFile(shard.path) as file:
+    with arrow_errors(shard.path), _opened(shard) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
             yield pa.Table.from_batches([batch])
 
@@ -113,11 +120,9 @@ class Group:
 
     def read(self, columns: Sequence[str]) -> Any:
         """The columns of a .parquet file, as a table."""
-        import pyarrow.parquet as pq
-
         if absent := [name for name in columns if name not in self.shard.schema.names]:
             raise InputError(f"{self.shard.path} lacks the column {absent[0]!r} of other shards.")
-        with arrow_errors(self.shard.path), pq.ParquetFile(self.shard.path) as file:
+        with arrow_errors(self.shard.path), _opened(self.shard) as file:
             table = file.read_row_group(self.number, columns=list(columns))
             return table if self.rows is None else table.take(self.rows)
 
