@@ -120,7 +120,8 @@ def show(
 def _dataset(X: Any, y: Any, ids: Any) -> Dataset:
     if isinstance(X, Dataset):
         return X
-    columns, known = getattr(X, "columns", None), {}
+    known: dict[str, Any] = {}
+    columns = getattr(X, "columns", None)
     if columns is not None:
         known["feature_names"] = [str(name) for name in columns]
         ids = getattr(X, "index", None) if ids is None else ids
