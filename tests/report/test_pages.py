@@ -42,7 +42,7 @@ def test_the_page_is_written_whole(model: Any, tmp_path: Path) -> None:
     assert found["ids"] is None
     at = found["shown"]["i"].index(17)
     np.testing.assert_allclose(found["shown"]["v"][at], DATA.X[17], rtol=1e-4)
-    assert "run’s folder" not in page  # there is none
+    assert "s folder has more" not in page  # there is none
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 

@@ -153,12 +153,12 @@ def draw_map(
     return ax
 
 
-def write_map(path: Path, kind: str, *drawn: Any) -> None:
+def write_map(path: Path, kind: str, places: Any, codes: Any, titles: Sequence[str]) -> None:
     """Write what :func:`draw_map` draws as a file of this kind, one of ``PICTURES``."""
     with _matplotlib():
         from matplotlib.figure import Figure
     figure = Figure(figsize=(7.5, 6), layout="constrained")
-    draw_map(*drawn, ax=figure.subplots())
+    draw_map(places, codes, titles, figure.subplots())
     figure.savefig(path, format=kind, dpi=200)
 
 
