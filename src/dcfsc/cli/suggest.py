@@ -22,7 +22,6 @@ def suggest_k(
     features: str | None = option("Use features: encoder, scattering or autoencoder.", "NAME"),
     subspace_dim: float | None = option("Expected dimension of each subspace.", "M"),
     weights: str | None = option("Weights of the auto-encoder.", "FILE"),
-    labels: str | None = option("A column, array or file of labels, to set aside.", "NAME|FILE"),
     seed: int = options.SEED,
     device: str = options.DEVICE,
     size: str | None = options.SIZE,
@@ -36,7 +35,7 @@ def suggest_k(
     it was right.
     """
     reading = options.reading_for(features, device, data)
-    samples = options.load_samples(data, labels, size, color, skip_broken, seed, reading)
+    samples = options.load_samples(data, None, size, color, skip_broken, seed, reading)
     from dcfsc.estimators.registry import create_features
     from dcfsc.runs.executor import suggest_for_run
 
