@@ -1,4 +1,6 @@
-"""The top of the report of the digits: docs/images/report.png. It needs Chromium.
+"""The top of the report of the digits, and their map: docs/images/report.png and map.svg.
+
+It needs Chromium.
 
 python docs/figures/report.py
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-IMAGE = Path(__file__).parents[1] / "images" / "report.png"
+IMAGES = Path(__file__).parents[1] / "images"
 SIZE = (1200, 1560)
 
 
@@ -29,7 +31,10 @@ def main() -> None:
         size = f"--window-size={SIZE[0]},{SIZE[1]}"
         page = (run / "report.html").as_uri()
         subprocess.run([browser, *options, size, f"--screenshot={picture}", page], check=True)
-        Image.open(picture).convert("RGB").quantize(64).save(IMAGE, optimize=True)
+        Image.open(picture).convert("RGB").quantize(200).save(IMAGES / "report.png", optimize=True)
+        drawn = ["report", str(run), "--map", str(Path(folder, "map.svg"))]
+        subprocess.run([sys.executable, "-m", "dcfsc", *drawn], check=True)
+        (IMAGES / "map.svg").write_bytes(Path(folder, "map.svg").read_bytes())
 
 
 if __name__ == "__main__":

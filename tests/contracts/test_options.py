@@ -143,6 +143,7 @@ CASES |= {
     ("predict", "--json"): (PREDICT, (*PREDICT, "--json"), "text"),
     ("report", "--data"): (("report", "run"), ("report", "run", "--data", "no_such"), "no_such"),
     ("report", "--out"): (("report", "run"), ("report", "run", "--out", "page.html"), "files"),
+    ("report", "--map"): (("report", "run"), ("report", "run", "--map", "map.png"), "files"),
     ("report", "--overwrite"): (
         ("report", "run", "--out", "mine.csv", "--overwrite"),
         ("report", "run", "--out", "mine.csv"),

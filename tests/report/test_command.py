@@ -18,8 +18,8 @@ from dcfsc.runs import writing
 from dcfsc.runs.folder import Run, read_run
 
 FIT = ("-k", 3, "--method", "closed-form", "--device", "cpu", "--out", "run")
-FIT_FILES = [".dcfsc.json", "labels.csv", "model.safetensors", "run.json"]
-FILES = sorted([*FIT_FILES, "details.npz", "report.html"])
+FIT_FILES = [".dcfsc.json", "clusters.csv", "labels.csv", "model.safetensors", "run.json"]
+FILES = sorted([*FIT_FILES, "details.npz", "differences.csv", "report.html"])
 
 
 def dcfsc(*args: object) -> Result:
@@ -69,6 +69,35 @@ def test_report_draws_the_same_page_again(npy: Path) -> None:
     assert Path("run/report.html").read_bytes() == page
     assert dcfsc("report", "run", "--out", "else/where.html", "--quiet").output == ""
     assert Path("else/where.html").read_bytes() == page
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("map.svg", b"<?xml"), ("map.PDF", b"%PDF"), ("map.png", b"\x89PNG")]
+)
+def test_the_map_is_a_picture_of_the_kind_of_its_ending(
+    npy: Path, name: str, begins: bytes
+) -> None:
+    pytest.importorskip("matplotlib")
+    dcfsc("fit", npy, *FIT)
+    dcfsc("edit", "run", "0=_first $one")
+    result = dcfsc("report", "run", "--map", name)
+    assert result.exit_code == 0, result.output
+    assert f"map             {name}" in result.stdout
+    assert Path(name).read_bytes().startswith(begins)
+    before = Path(name).read_bytes()
+    refused = dcfsc("report", "run", "--map", name)
+    assert refused.exit_code == 2
+    assert f"{name} exists" in refused.stderr
+    assert Path(name).read_bytes() == before
+    assert dcfsc("report", "run", "--map", name, "--overwrite").exit_code == 0
+
+
+def test_a_map_of_another_kind_is_refused(npy: Path) -> None:
+    dcfsc("fit", npy, *FIT)
+    result = dcfsc("report", "run", "--map", "map.jpg")
+    assert result.exit_code == 2
+    assert result.stderr == "error: --map takes a .svg, .pdf or .png file; got 'map.jpg'.\n"
+    assert not Path("map.jpg").exists()
 
 
 def test_report_with_the_images_of_the_features(npy: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import dcfsc
 from dcfsc import DCFSC, SSCOMP, ClosedFormSubspaceClustering
 from dcfsc.errors import InputError
 from dcfsc.io import synthetic
+from dcfsc.report.drawing import cluster_colors
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -100,6 +101,14 @@ def test_embedding_has_a_color_a_cluster(model: Any, ax: Any) -> None:
     dcfsc.plot_embedding(model, ax=ax)
     assert sum(len(c.get_offsets()) for c in drawn(ax).collections) == 60
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["0", "1", "2"]
+    assert ax.get_xlabel() == "x (no unit)"
+    assert ax.get_ylabel() == "y (no unit)"
+    assert [matplotlib.colors.to_hex(c.get_facecolor()[0]) for c in ax.collections] == (
+        cluster_colors(3)
+    )
+    titled = dcfsc.plot_embedding(model, ax=Figure().subplots(), names={1: "_a$b"})
+    texts = [t.get_text() for t in titled.get_legend().get_texts()]
+    assert texts == ["0", r" _a\$b", "2"]
     named = np.array(["x", "y"])[np.asarray(DATA.y) % 2]
     other = dcfsc.plot_embedding(model, named, ax=Figure().subplots())
     assert [t.get_text() for t in other.get_legend().get_texts()] == ["x", "y"]

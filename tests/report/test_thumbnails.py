@@ -98,6 +98,18 @@ def test_all_thumbnails_together_fit_the_budget(
     assert max(thumbnail_shape(shape[1:], 1)) == min(LARGEST_SIDE, max(height, width))
 
 
+def test_sheets_of_photographs_are_small_and_of_few_pixels_exact() -> None:
+    smooth = np.add.outer(np.arange(96), np.arange(96)).astype(np.uint8)
+    photographs = np.stack([smooth + np.uint8(i) for i in range(30)])
+    noisy = photographs + np.random.default_rng(0).integers(0, 40, photographs.shape, np.uint8)
+    uri, columns, rows = sprite_sheet(np.repeat(noisy[..., None], 3, axis=3))
+    assert uri.startswith("data:image/jpeg;base64,")
+    assert (columns, rows) == (30, 1)
+    assert len(uri) < 0.5 * noisy.size * 3
+    uri, _, _ = sprite_sheet(noisy[:, :8, :8])
+    assert np.array_equal(np.asarray(decoded(uri)), np.concatenate(noisy[:, :8, :8], axis=1))
+
+
 def test_thumbnails_have_that_shape() -> None:
     X = np.random.default_rng(0).integers(0, 256, (2_000, 3, 40, 40), dtype=np.uint8)
     found = thumbnails(X, np.arange(2_000))

@@ -27,7 +27,8 @@ def edit(
     """Name, merge and split the clusters of RUN. Without edits, list them.
 
     'predict', 'report' and 'export' then use the edited clusters. The edits are in RUN/edits.json
-    and can be undone one by one. labels.csv does not change.
+    and can be undone one by one. clusters.csv and differences.csv follow; labels.csv does not
+    change.
     """
     import numpy as np
 

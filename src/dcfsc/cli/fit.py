@@ -170,8 +170,9 @@ def fit(
 ) -> None:
     """Cluster DATA into K groups and write the results to a folder.
 
-    The folder holds report.html (open it in a browser), labels.csv, the model, run.json
-    (parameters, versions, scores) and details.npz (the data behind the report). With -k 10,20,40
+    The folder holds report.html (open it in a browser), clusters.csv, for a table differences.csv
+    (what sets clusters apart), labels.csv (as fitted), the model, run.json (parameters, versions,
+    scores) and details.npz (the data behind the report). With -k 10,20,40
     there is one run for each number, in DIR/k10, DIR/k20 and DIR/k40.
     """
     begun_at = time.perf_counter()

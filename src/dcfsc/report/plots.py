@@ -135,7 +135,7 @@ def plot_embedding(
 
 
 def draw_map(
-    places: np.ndarray, codes: np.ndarray, titles: Sequence[str], ax: Axes, kind: str = "cluster"
+    places: np.ndarray, codes: np.ndarray, titles: Sequence[str], ax: Any, kind: str = "cluster"
 ) -> Axes:
     """Samples at ``places`` (N, 2) in the colors of their groups ``codes`` (N,), with a legend."""
     colors, groups = drawing.cluster_colors(len(titles)), np.unique(codes)
@@ -153,12 +153,12 @@ def draw_map(
     return ax
 
 
-def write_map(path: Path, kind: str, *drawn: Any) -> None:
+def write_map(path: Path, kind: str, places: Any, codes: Any, titles: Sequence[str]) -> None:
     """Write what :func:`draw_map` draws as a file of this kind, one of ``PICTURES``."""
     with _matplotlib():
         from matplotlib.figure import Figure
     figure = Figure(figsize=(7.5, 6), layout="constrained")
-    draw_map(*drawn, figure.subplots())
+    draw_map(places, codes, titles, figure.subplots())
     figure.savefig(path, format=kind, dpi=200)
 
 
