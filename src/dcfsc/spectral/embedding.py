@@ -219,8 +219,9 @@ def _tolerances(tol: float | Literal["auto"], n: int, k: int, n_clusters: int) -
     elif n > LARGE:
         allowed, beyond = AUTO_TOL_LARGE, BEYOND_TOL
         logger.info("eigenvectors of %d points to a residual of %.0e", n, allowed)
-    of_clusters = torch.arange(k) < n_clusters
-    return torch.where(of_clusters, allowed, beyond).double()
+    tolerances = torch.full((k,), beyond, dtype=torch.float64)
+    tolerances[:n_clusters] = allowed
+    return tolerances
 
 
 def _regularize(
