@@ -69,6 +69,7 @@ def unequal_at(n: int, device: str, dimension: int, search: str) -> Figures:
     with PeakMemory(torch.device(device)) as memory:
         model, stages = fit_in_stages(X, device, search)
     embedding = model._partition.embedding
+    assert embedding is not None
     return {
         "N": n,
         "d": dimension,

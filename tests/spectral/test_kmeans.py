@@ -73,6 +73,27 @@ def test_a_center_without_points_stays():
     assert not (labels == 3).any()
 
 
+def test_the_best_starts_on_a_sample_are_improved(monkeypatch):
+    V, given = torch.from_numpy(without_clusters()), []
+
+    def record(V, starts, allowed):
+        given.append(starts)
+        return starts
+
+    monkeypatch.setattr(kmeans, "improve", record)
+    kmeans.kmeans(V, 12, np.random.RandomState(0), 6, exchange=True)
+    monkeypatch.setattr(kmeans, "LARGE", 300)
+    monkeypatch.setattr(kmeans, "SAMPLE", len(V))
+    kmeans.kmeans(V, 12, np.random.RandomState(0), 6, exchange=True)
+    every, few = given
+    assert (len(every.labels), len(few.labels)) == (6, 3)
+    # The sample is the rows in another order: the starts differ, and all six are there to compare.
+    monkeypatch.setattr(kmeans, "IMPROVED", 6)
+    kmeans.kmeans(V, 12, np.random.RandomState(0), 6, exchange=True)
+    explained = given[2].explained.sum(1).sort(descending=True).values
+    torch.testing.assert_close(few.explained.sum(1), explained[:3])
+
+
 def test_many_points_get_the_labels_of_few(monkeypatch):
     V, y = blobs()
     whole = kmeans.kmeans(V, 7, np.random.RandomState(0), 5)

@@ -42,7 +42,7 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
     This is the method to start with, for images, features and tables, and the one to compare every
     deep method with. Cost
     N d^2 + d^3 for the coefficients and N^2 d for the neighbor scan of the sparse affinity;
-    memory N d + N k: no N x N matrix with the default affinity.
+    memory N d + N k + N K: no N x N matrix with the default affinity.
 
     Parameters
     ----------

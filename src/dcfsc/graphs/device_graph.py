@@ -43,13 +43,6 @@ class DeviceAffinity(ImplicitAffinity):
     def _matrix(self, kind: torch.dtype) -> Tensor:
         return self._csr.matrix(self._values.to(kind))
 
-    def dense(self) -> Tensor:
-        S = torch.zeros(self.n, self.n, dtype=torch.float64, device=self.device)
-        S[self._csr.rows, self._csr.columns.long()] = self._values
-        if self.tau > 0:
-            S += (self.tau / self.n) * torch.outer(self.s, self.s)
-        return S
-
 
 @dataclass(frozen=True)
 class CSR:

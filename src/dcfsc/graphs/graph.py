@@ -106,6 +106,11 @@ class ImplicitAffinity(NormalizedAffinity):
             s = self.s.to(X.dtype)
             out.addmm_(s[:, None], (s @ X)[None], alpha=alpha * self.tau / self.n)
 
+    def dense(self) -> Tensor:
+        B = self._double
+        S = B.to_dense() if isinstance(B, Tensor) else torch.from_numpy(B.toarray())
+        return S.addr_(self.s, self.s, alpha=self.tau / self.n)
+
 
 class SparseAffinity(ImplicitAffinity):
     """S on the CPU, B a SciPy matrix.
@@ -120,12 +125,6 @@ class SparseAffinity(ImplicitAffinity):
 
     def _matrix(self, kind: torch.dtype) -> Any:
         return _quick(self.B.astype(np.float32) if kind == torch.float32 else self.B)
-
-    def dense(self) -> Tensor:
-        S = torch.from_numpy(self.B.toarray())
-        if self.tau > 0:
-            S += (self.tau / self.n) * torch.outer(self.s, self.s)
-        return S
 
 
 def _quick(B: sp.csr_array) -> sp.csr_array | Tensor:

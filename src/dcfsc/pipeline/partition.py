@@ -94,8 +94,7 @@ def partition(
 def labels_of(graph: Graph, recipe: Recipe, rng: RandomState, n_init: int) -> np.ndarray:
     """The labels (N,) alone, of ``n_init`` starts of k-means."""
     embedding = _embedded(graph, recipe, rng)
-    rows = _rows(embedding, recipe, graph.device)
-    return _assigned(embedding, rows, recipe, rng, n_init)
+    return _assigned(embedding, _rows(embedding, recipe, graph.device), recipe, rng, n_init)
 
 
 def cut(
@@ -110,7 +109,7 @@ def cut(
     K = recipe.n_clusters
     embedding = embedding.leading(spectral.default_components(recipe.assign, K, affinity.shape[0]))
     rows = _rows(embedding, recipe, device)
-    labels = _assigned(embedding, rows, recipe, rng)
+    labels = _assigned(embedding, rows, recipe, rng, spectral.STARTS)
     if known is not None:
         labels = known.settled(labels, rows.cpu().numpy(), K)
     sure = spectral.memberships(embedding, labels, K, affinity, rows=rows)
@@ -128,24 +127,14 @@ def _embedded(
     return spectral.embed(graph, count, n_clusters=K, random_state=rng, shared=shared)
 
 
+def _assigned(
+    embedding: Embedding, rows: Tensor, recipe: Recipe, rng: RandomState, n_init: int
+) -> np.ndarray:
+    options: Any = {"method": recipe.assign, "random_state": rng, "n_init": n_init, "grouped": rows}
+    return spectral.assign(embedding, recipe.n_clusters, **options)
+
+
 def _rows(embedding: Embedding, recipe: Recipe, device: torch.device | None) -> Tensor:
     on_gpu = device is not None and device.type == "cuda"  # k-means needs double precision
     place = device if on_gpu else None
     return spectral.grouped_rows(embedding, recipe.n_clusters, recipe.assign, place)
-
-
-def _assigned(
-    embedding: Embedding,
-    rows: Tensor,
-    recipe: Recipe,
-    rng: RandomState,
-    n_init: int = spectral.STARTS,
-) -> np.ndarray:
-    return spectral.assign(
-        embedding,
-        recipe.n_clusters,
-        method=recipe.assign,
-        random_state=rng,
-        n_init=n_init,
-        grouped=rows,
-    )

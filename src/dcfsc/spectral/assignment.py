@@ -45,8 +45,8 @@ def assign(
       embedding has, each times 1 / (1 + (1 - w_j) / (1 - w_K)) with its eigenvalue w_j: what the
       resolvent of the Laplacian makes of them. Where a small group takes one of the first K, the
       direction that it displaces is not lost, and k-means weighs both by their points. Every start
-      of k-means is improved by splitting clusters and joining others as long as that pays
-      (:mod:`dcfsc.spectral.exchange`).
+      of k-means (above 50,000 points, the best three) is improved by splitting clusters and joining
+      others as long as that pays (:mod:`dcfsc.spectral.exchange`).
     - "discretize": the partition nearest to the embedding up to a rotation (Yu and Shi 2003), in
       the scaling of scikit-learn's `SpectralClustering`, from one random first rotation: the
       protocol behind published numbers.

@@ -9,13 +9,11 @@ same filter in the memory of one block in float32, for tolerances that this allo
 in torch and run where S lives. `components` is for the one case that needs no solver.
 
 A solver returns None where it does not apply or breaks down; whether a result is good enough is
-for the caller to judge, by `residual`.
+for the caller to judge, by `residuals`.
 
 References: Y. Zhou and Y. Saad, "A Chebyshev-Davidson algorithm for large symmetric
 eigenproblems", SIAM J. Matrix Anal. Appl. 29 (2007); Y. Zhou, "A block Chebyshev-Davidson method
-with inner-outer restart for large eigenvalue problems", J. Comput. Phys. 229 (2010); Y. Zhou, Y. Saad,
-M. L. Tiago and J. R. Chelikowsky, "Self-consistent-field calculations using Chebyshev-filtered
-subspace iteration", J. Comput. Phys. 219 (2006).
+with inner-outer restart for large eigenvalue problems", J. Comput. Phys. 229 (2010).
 """
 
 from __future__ import annotations
@@ -53,8 +51,9 @@ SINGLE_GAIN = 1e7
 # Random vectors hold all eigenvectors alike, and their sums lose what is lifted less than others.
 RANDOM_GAIN = 1e5
 LEAST_DEGREE, LANCZOS_STEPS = 8, 60
-# A block is multiplied by so many elements at a time, and no fewer columns.
-LEAST_COLUMNS = 16
+# A block is multiplied by so many elements at a time, and no fewer columns; products with all of
+# its columns are quicker with more.
+LEAST_COLUMNS, RITZ_COLUMNS = 16, 64
 _PART_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
@@ -140,13 +139,12 @@ def block(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> E
 
 
 def subspace(S: NormalizedAffinity, k: int, tol: Tolerance, start: np.ndarray) -> Eigenpairs | None:
-    """Chebyshev-filtered subspace iteration on one block X (n x width) in float32: filter the
-    columns that have not converged, take the Ritz vectors of all.
+    """Subspace iteration on one block X (n x width) in float32: filter the columns that have not
+    converged, take the Ritz vectors of all.
 
-    The Gram matrices X'X and X'SX, their eigenproblems and the residuals are in float64, which a
-    few rows or columns at a time are turned into. The interval of the filter comes from a Lanczos
-    run. The filter lifts no more than float32 bears; beyond that its degree is the one at which the
-    last residual should fall to its tolerance.
+    Gram matrices, their eigenproblems and residuals are in float64, a few rows or columns at a
+    time. A Lanczos run gives the filter's interval. The degree is what the last residual needs to
+    fall to its tolerance, but lifts no more than float32 bears.
     """
     least = torch.as_tensor(tol, dtype=torch.float64, device=S.device).expand(k)
     width = k + max(4, k // 24)
@@ -180,11 +178,8 @@ def _degree(gain: float, growth: float) -> int:
 
 
 def _edge(S: NormalizedAffinity, count: int, start: np.ndarray) -> float:
-    """About the eigenvalue of S that ``count`` others exceed, by the weights of a Lanczos run.
-
-    The squared first components of the tridiagonal matrix's eigenvectors, times n, say how many
-    eigenvalues each of its own stands for (Golub and Meurant, 1994).
-    """
+    """About the eigenvalue of S that ``count`` others exceed: n times a Gauss quadrature's weight
+    is the number of eigenvalues that its node stands for."""
     q = torch.from_numpy(start).to(S.device)[:, None]
     q, previous = q / q.norm(), torch.zeros_like(q)
     diagonal, beside = [], [0.0]
@@ -208,7 +203,7 @@ def _rayleigh_ritz(S: NormalizedAffinity, X: Tensor) -> Tensor:
     """
     b = X.shape[1]
     G, H = torch.zeros(2, b, b, dtype=torch.float64, device=S.device)
-    for part in columns(S, b):
+    for part in columns(S, b, RITZ_COLUMNS):
         product = S.apply(X[:, part].contiguous())
         for rows in chunks(S.n, b, S.device):
             x = X[rows].double()
@@ -217,8 +212,7 @@ def _rayleigh_ritz(S: NormalizedAffinity, X: Tensor) -> Tensor:
                 G += x.T @ x
     scale = G.diagonal().clamp_min(torch.finfo(G.dtype).tiny).rsqrt()
     lengths, U = torch.linalg.eigh(scale[:, None] * G * scale)
-    U *= lengths.clamp_min(ROUNDING**0.75 * float(lengths[-1])).rsqrt()
-    U *= scale[:, None]
+    U = scale[:, None] * U * lengths.clamp_min(ROUNDING**0.75 * float(lengths[-1])).rsqrt()
     projected = U.T @ H @ U
     theta, Y = torch.linalg.eigh((projected + projected.T) / 2)
     Y = U @ Y.flip(1)
@@ -244,19 +238,12 @@ def components(component: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, 
 SOLVERS: dict[str, Solver] = {"eigh": eigh, "arpack": arpack, "block": block, "subspace": subspace}
 
 
-def residual(S: NormalizedAffinity, values: Tensor, vectors: Tensor) -> float:
-    """max_j |S v_j - w_j v_j|, infinite where anything is not finite."""
-    return float(residuals(S, values, vectors).max())
-
-
 def residuals(S: NormalizedAffinity, values: Tensor, vectors: Tensor) -> Tensor:
-    """|S v_j - w_j v_j| (k,) in float64, some columns at a time."""
+    """|S v_j - w_j v_j| (k,) in float64, infinite where anything is not finite."""
     found = torch.empty_like(values)
     for part in columns(S, len(values)):
         V = vectors[:, part].to(torch.float64, memory_format=torch.contiguous_format)
-        R = S.apply(V)
-        R -= V * values[part]
-        found[part] = torch.linalg.vector_norm(R, dim=0)
+        found[part] = torch.linalg.vector_norm(S.apply(V) - V * values[part], dim=0)
     return found.nan_to_num_(torch.inf, torch.inf)
 
 
@@ -285,9 +272,9 @@ def _random_block(start: np.ndarray, width: int, device: torch.device) -> Tensor
 
 def _scattered_block(start: np.ndarray, width: int, S: NormalizedAffinity) -> Tensor:
     """Like `_random_block`, in float32 and made on the device: the last digits of multiples."""
-    factors = np.random.default_rng(start[:8].view(np.uint64)).integers(1 << 20, 1 << 28, width)
+    generator = np.random.default_rng(start[:8].view(np.uint64))
+    times = torch.from_numpy(2.0 * generator.integers(1 << 20, 1 << 28, width) + 1.0).to(S.device)
     seeds = torch.from_numpy(start).to(S.device)[:, None]
-    times = torch.from_numpy(2.0 * factors + 1.0).to(S.device)
     X = torch.empty((S.n, width), device=S.device)
     for part in columns(S, width):
         X[:, part] = (seeds * times[part]).frac_().abs_() - 0.5
@@ -317,9 +304,9 @@ def _chebyshev_filter(S: NormalizedAffinity, X: Tensor, degree: int, a: float) -
     return X
 
 
-def columns(S: NormalizedAffinity, k: int) -> Iterator[slice]:
+def columns(S: NormalizedAffinity, k: int, least: int = 0) -> Iterator[slice]:
     """Slices of the k columns of a block (n x k), of a bounded number of elements each."""
-    step = max(LEAST_COLUMNS, _PART_ELEMENTS.get(S.device.type, 1 << 20) // S.n)
+    step = max(least, LEAST_COLUMNS, _PART_ELEMENTS.get(S.device.type, 1 << 20) // S.n)
     for begin in range(0, k, step):
         yield slice(begin, min(begin + step, k))
 

@@ -17,14 +17,7 @@ from dcfsc.errors import InputError, unknown_name
 from dcfsc.graphs import Affinity, Graph, NormalizedAffinity, read_affinity
 from dcfsc.graphs.graph import check_range
 from dcfsc.parameters import real, whole
-from dcfsc.spectral.eigensolvers import (
-    DENSE_LIMIT,
-    LEAST_COLUMNS,
-    SOLVERS,
-    components,
-    residual,
-    residuals,
-)
+from dcfsc.spectral.eigensolvers import DENSE_LIMIT, SOLVERS, components, residuals
 
 logger = logging.getLogger("dcfsc")
 
@@ -61,8 +54,9 @@ ATTAINABLE = 1e-12
 class Embedding:
     """The k leading eigenpairs of  S = D_t^-1/2 (A + tau/n 11') D_t^-1/2,  D_t = diag(d + tau).
 
-    ``vectors`` (N, k) has orthonormal columns (in float32 where the solver works in it) and zero rows at the points ``set_aside`` (but where
-    fewer than k points are kept, indicators of points set aside fill the missing columns);
+    ``vectors`` (N, k), in the precision of the solver, has orthonormal columns and zero rows at the
+    points ``set_aside`` (but where fewer than k points are kept, indicators of points set aside
+    fill the missing columns);
     ``values`` (k,) descend; ``degrees`` (N,) are d, without self-loops; ``isolated`` (N,) marks
     d = 0; ``set_aside`` (N,) marks the points left out of the eigenproblem (isolated ones and,
     under automatic regularization, those of stray components); ``n_connected`` counts connected
@@ -164,7 +158,7 @@ def embed(
     if solver == "auto" and left == k and tau == 0:
         values, vectors = components(component[keep], kept.degrees)
         on_device = torch.from_numpy(values).to(S.device), torch.from_numpy(vectors).to(S.device)
-        worst, used = residual(S, *on_device), "components"
+        worst, used = float(residuals(S, *on_device).max()), "components"
     else:
         order = _preference(S, k, solver, multiple=left > 1 and tau == 0)
         products = S if shared is None else shared(S)
@@ -218,15 +212,15 @@ def random_from(random_state: Seed) -> np.random.RandomState:
 
 def _tolerances(tol: float | Literal["auto"], n: int, k: int, n_clusters: int) -> Tensor:
     """The residuals allowed (k,)."""
+    allowed = beyond = AUTO_TOL
     if tol != "auto":
         real(0.0, 0.99).check("tol", tol)
-        return torch.full((k,), max(float(tol), ATTAINABLE), dtype=torch.float64)
-    if n > LARGE:
-        logger.info("eigenvectors of %d points to a residual of %.0e", n, AUTO_TOL_LARGE)
-    allowed = AUTO_TOL if n <= LARGE else AUTO_TOL_LARGE
-    tolerances = torch.full((k,), allowed, dtype=torch.float64)
-    if n > LARGE:
-        tolerances[n_clusters:] = BEYOND_TOL
+        allowed = beyond = max(float(tol), ATTAINABLE)
+    elif n > LARGE:
+        allowed, beyond = AUTO_TOL_LARGE, BEYOND_TOL
+        logger.info("eigenvectors of %d points to a residual of %.0e", n, allowed)
+    tolerances = torch.full((k,), beyond, dtype=torch.float64)
+    tolerances[:n_clusters] = allowed
     return tolerances
 
 
@@ -309,8 +303,8 @@ def _solve(
 
 
 def _signed(vectors: Tensor) -> Tensor:
-    """Vectors (n, k) with the entry of largest magnitude positive, in place: a sign that repeats."""
-    for part in vectors.split(LEAST_COLUMNS, dim=1):
+    """Vectors (n, k) with the entry of largest magnitude positive, in place: it repeats."""
+    for part in vectors.split(16, dim=1):
         peak = part.gather(0, part.abs().argmax(0, keepdim=True))
         part *= torch.where(peak < 0, -1.0, 1.0)
     return vectors

@@ -16,6 +16,7 @@ logger = logging.getLogger("dcfsc")
 # Beyond this many points the starts run on a sample of SAMPLE of them.
 LARGE = 50_000
 SAMPLE = 20_000
+IMPROVED = 3  # of the starts on a sample, the best, are improved by exchanges
 RELOCATIONS = 3  # of centers without points; where rows are too few or the same, none helps
 # Weights of seeds are whole numbers up to this: their running sums are exact on every device.
 _FINEST = 2.0**40
@@ -29,16 +30,16 @@ def kmeans(
     ``n_init`` starts descend together on the device of V, and the lowest sum of squares wins.
     Beyond 50,000 points they run on a random sample of 20,000 rows, and the best centers descend
     once over all rows. Random numbers come from the CPU: the same seed gives the same starts on
-    every device. With ``exchange`` every start is improved by exchanges
-    (:mod:`dcfsc.spectral.exchange`). Fewer distinct rows than K give fewer clusters.
+    every device. With ``exchange`` every start, or the best three on a sample, are improved by
+    exchanges (:mod:`dcfsc.spectral.exchange`). Fewer distinct rows than K give fewer clusters.
     """
-    n = len(V)
+    n, improved = len(V), n_init if exchange else 0
     V = centered(V)
     if n <= LARGE:
-        return _merged(_best(V, K, random, n_init, exchange), V).cpu().numpy()
+        return _merged(_best(V, K, random, n_init, improved), V).cpu().numpy()
     logger.info("k-means: %d starts on %d of %d rows, refined on all", n_init, SAMPLE, n)
     chosen = torch.from_numpy(random.choice(n, SAMPLE, replace=False)).to(V.device)
-    best = _best(V[chosen], K, random, n_init, exchange)
+    best = _best(V[chosen], K, random, n_init, min(improved, IMPROVED))
     return lloyd(V, best.centers[0])[0].cpu().numpy()
 
 
@@ -59,12 +60,14 @@ def lloyd(V: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _best(
-    V: Tensor, K: int, random: np.random.RandomState, n_init: int, exchange: bool
+    V: Tensor, K: int, random: np.random.RandomState, n_init: int, improved: int
 ) -> Partitions:
-    """The partition of lowest sum of squares, in a batch of one."""
+    """The partition of lowest sum of squares, after exchanges in the best ``improved``."""
     allowed = tolerance(V)
     found = _filled(V, descended(V, V[seeds(V, K, random, n_init)].double(), allowed), allowed)
-    if exchange:
+    if 0 < improved < n_init:
+        found = found.take(found.explained.sum(1).argsort(descending=True, stable=True)[:improved])
+    if improved:
         found = improve(V, found, allowed)
     return found.take(found.explained.sum(1).argmax()[None])
 
