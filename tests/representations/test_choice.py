@@ -27,10 +27,10 @@ def test_names_are_listed_once_and_auto_is_one():
     [
         (VECTORS, ["ranks", "given", "cosine"]),
         (Recipe((20,), 3), ["ranks", "given", "cosine"]),
-        (Recipe((21,), 3), ["joined", "given", "cosine", "columns"]),
+        (Recipe((21,), 3), ["counts", "joined", "given", "cosine", "columns"]),
         (IMAGES, ["scattering", "given", "metric-twice"]),
-        (Recipe((5000,), 3), ["joined", "given", "cosine", "columns", "counts"]),
-        (Recipe((200,), 3), ["joined", "given", "cosine", "columns", "affine", "counts"]),
+        (Recipe((5000,), 3), ["counts", "joined", "given", "cosine", "columns"]),
+        (Recipe((200,), 3), ["counts", "joined", "given", "cosine", "columns", "affine"]),
         (Recipe((70, 70), 3), ["given"]),
         (Recipe((12,), 3, lam=1.0), ["given"]),
         (Recipe((16, 16), 3, lam=1.0), ["given"]),

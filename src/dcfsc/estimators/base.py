@@ -23,7 +23,7 @@ from dcfsc.errors import InputError
 from dcfsc.graphs import Graph
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
-from dcfsc.pipeline import Partition, Recipe, cut, graph_of, partition
+from dcfsc.pipeline import Copies, Partition, Recipe, cut, graph_of, partition
 from dcfsc.pipeline.samples import groups_of_equal_samples
 from dcfsc.progress import stage
 from dcfsc.self_expression import Operator
@@ -142,22 +142,23 @@ class SubspaceClusterer(Diagnostics, ClusterMixin, Estimator):
         n_clusters: int,
         random_state: np.random.RandomState,
         order: np.ndarray | None = None,
+        copies: Copies | None = None,
     ) -> None:
         """Set the attributes that all estimators have, from ``coefficients_`` to ``confidence_``.
 
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
-        coefficients say. ``order`` is for :func:`dcfsc.pipeline.partition`.
+        coefficients say. ``order`` and ``copies`` are for :func:`dcfsc.pipeline.partition`.
         """
         recipe, groups = self._recipe(n_clusters), groups_of_equal_samples(X, n_clusters)
         self.coefficients_ = operator
         if processes.active():
-            sharded.cluster(self, operator, recipe, random_state, groups, order)
+            sharded.cluster(self, operator, recipe, random_state, groups, order, copies)
             return
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")
         graph = graph_of(operator, recipe)
         stage("cutting the graph into %d clusters", n_clusters)
-        result = partition(graph, recipe, random_state, groups, order=order)
+        result = partition(graph, recipe, random_state, groups, order=order, copies=copies)
         self._take_partition(result, graph)
 
     def cut(self, n_clusters: int) -> Self:
