@@ -69,17 +69,17 @@ class ClosedFormSubspaceClustering(Predictor, Persistent, SubspaceClusterer):
           close.
         - "affine": by principal homogeneous coordinates, for few samples on flats of low dimension,
           such as the trajectories of points on moving bodies.
-        - "counts": as "joined", by logarithms of word counts, with more weight for rare words; counts
-          that are seldom zero are first brought to equal totals.
+        - "counts": as "joined", by logarithms of word counts, with more weight for rare words.
+          Counts that are seldom zero are brought to equal totals first.
         - "scattering": by scattering coefficients of images in such a metric, with mirror images.
         - "auto": "scattering" for images, unless light varies in them: then the most stable of
           "scattering", "given" and "metric-twice". "counts" for whole numbers that are mostly zero,
           "affine" for samples that lie on such flats nearly exactly, "given" for vectors that have
           opposites for neighbors, as in subspaces. For other vectors of at most 20 columns "ranks",
-          of more columns "joined" (or "counts", if they are whole numbers of unequal totals), unless "given", "cosine" or (of more columns) "columns" is
-          clearly more stable. With an affinity other than an exact "topk", the most stable of
-          "given" and "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
-          ``normalize=False``.
+          of more columns "joined" ("counts" for whole numbers of unequal totals), unless "given",
+          "cosine" or (of more columns) "columns" is clearly more stable. With an
+          affinity other than an exact "topk", the most stable of "given" and "metric-twice".
+          "given" if you set ``lam``, ``subspace_dim``, ``form`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
