@@ -31,7 +31,16 @@ from .quality import representations
 PEERS = ("k-means", "neighbors", "two-k")
 VARIANT_SEEDS, VARIANT_SAMPLES = range(3), 1000
 MOST_SAMPLES = 1500  # of a problem, before variants are drawn
-CANDIDATES = ("given", "metric-twice", "scattering")
+CANDIDATES = (  # that "auto" compares
+    "scattering",
+    "counts",
+    "ranks",
+    "joined",
+    "given",
+    "cosine",
+    "columns",
+    "metric-twice",
+)
 
 
 @benchmark
@@ -162,7 +171,7 @@ def measure_choice(X: np.ndarray, y: np.ndarray, device: str) -> Figures:
             for s in VARIANT_SEEDS
         ]
         for name in dict.fromkeys((*CANDIDATES, taken))
-        if name == taken or (name in known and (name in considered or not model.stability_))
+        if name in stability or name == taken or (name in known and name in considered)
     }
     return {"stability": stability, "errors": errors, "chosen": taken}
 

@@ -33,6 +33,7 @@ from dcfsc.self_expression import (
     NearestForm,
     Operator,
     RankedByCosine,
+    RepeatedForm,
     RerankedForm,
     SampleForm,
     SparseCoefficients,
@@ -136,6 +137,31 @@ def reranked() -> Case:
     )
 
 
+def repeated(case: Case) -> Case:
+    """Three samples occur again, one of them twice; only the first has coefficients for others."""
+    place = torch.cat([torch.arange(30), torch.tensor([7, 4, 7, 21])])
+
+    def of_first(C: torch.Tensor | None, rows: bool = True) -> torch.Tensor | None:
+        if C is None:
+            return None
+        C = C[place] if rows else C
+        return torch.cat([C, torch.zeros(len(C), 4, dtype=DTYPE)], dim=1)
+
+    operator = case.operator
+    assert isinstance(operator, RankedByCosine)
+    dense = of_first(case.dense)
+    assert dense is not None
+    return Case(
+        RepeatedForm(operator, place),
+        dense,
+        of_first(case.cosine),
+        None if case.leverage is None else case.leverage[place],
+        case.dof,
+        case.unseen,
+        of_first(case.code, rows=False),
+    )
+
+
 def explicit(sparse: bool) -> Case:
     C = torch.randn(20, 20, dtype=DTYPE, generator=torch.Generator().manual_seed(3))
     C = (C * (torch.rand(C.shape, generator=torch.Generator().manual_seed(4)) < 0.4)).to(DTYPE)
@@ -153,6 +179,8 @@ CASES = {
     "mirrored": mirrored,
     "nearest": lambda: cosine(NearestForm),
     "reranked": reranked,
+    "repeated": lambda: repeated(cosine()),
+    "repeated feature form": lambda: repeated(closed(FeatureForm, 30, 8)),
     "explicit": lambda: explicit(False),
     "sparse": lambda: explicit(True),
 }

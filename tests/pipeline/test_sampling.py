@@ -7,8 +7,8 @@ import torch
 
 from dcfsc import processes
 from dcfsc.graphs import read_affinity
-from dcfsc.pipeline import Recipe, canonical_order, common_sample, partition, sampled_rows, sampling
-from dcfsc.pipeline.sampling import order_of
+from dcfsc.pipeline import Recipe, common_sample, distinct, partition, sampled_rows, sampling
+from dcfsc.pipeline.sampling import canonical_order
 
 
 def rows(n=200, d=7, dtype=np.float32, seed=0):
@@ -67,8 +67,8 @@ def test_neither_storage_nor_the_size_of_a_chunk_make_a_difference(monkeypatch):
 
 def test_images_keep_their_own_order():
     X = rows()
-    assert order_of(X, (1, 7)) is None
-    assert np.array_equal(order_of(X, (7,)), canonical_order(X))
+    assert distinct(X, Recipe((1, 7), 2))[1] is None
+    assert np.array_equal(distinct(X, Recipe((7,), 2))[1], canonical_order(X))
 
 
 def test_a_common_sample_is_the_first_of_the_order(monkeypatch):

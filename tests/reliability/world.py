@@ -129,7 +129,15 @@ class World:
             ("export", "../run", "--to", "folders", "--out", "../made/export"),
             (*FIT, "--out", "../made/run", "--no-report"),
             ("fit", "../points.npy", *FIT[2:], "--out", "../points", "--no-report"),
-            ("predict", "../points", "../shards", "--device", "cpu", "--out", "../made/predictions"),
+            (
+                "predict",
+                "../points",
+                "../shards",
+                "--device",
+                "cpu",
+                "--out",
+                "../made/predictions",
+            ),
             (*REPRODUCE, "--out", "../made/results"),
         ):
             self.told(lambda words=words: faults.call(words))  # type: ignore[misc]

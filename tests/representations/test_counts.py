@@ -28,14 +28,15 @@ def texts(n=60, words=600, length=60, seed=0):
 
 
 def test_weights_are_logarithms_and_inverse_frequencies():
-    X = np.array([[0.0, 3, 1], [2, 1, 0], [0, 1, 0]])
-    model = Counts(Recipe((3,), 2))
+    X = np.zeros((3, 60))
+    X[:, :3] = [[0, 3, 1], [2, 1, 0], [0, 1, 0]]
+    model = Counts(Recipe((60,), 2))
     rows = model.fit_transform(torch.from_numpy(X))
-    expected = np.log1p(X) * np.log(4.0 / np.array([2.0, 4.0, 2.0]))
+    expected = np.log1p(X) * np.log(4.0 / np.array([2.0, 4.0, 2.0] + 57 * [1.0]))
     expected[:2] /= np.linalg.norm(expected[:2], axis=1, keepdims=True)
     weighted = model._weighted(torch.from_numpy(X))
     np.testing.assert_allclose(weighted.numpy(), expected, atol=1e-15)
-    np.testing.assert_allclose(rows[:, :3].numpy(), expected, atol=1e-15)
+    np.testing.assert_allclose(rows[:, :60].numpy(), expected, atol=1e-15)
     assert torch.equal(model.transform(torch.from_numpy(X)), rows)
 
 
@@ -63,8 +64,8 @@ def test_a_tenth_may_be_other_than_zero_and_a_hundred_features_are_enough():
     assert model.suits(X)
     X[0, 10] = 1.0
     assert not model.suits(X)
-    assert Counts.considered(Recipe((100,), 2))
-    assert not Counts.considered(Recipe((99,), 2))
+    assert Counts.considered(Recipe((21,), 2))
+    assert not Counts.considered(Recipe((20,), 2))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_other_samples_are_no_counts(what, X):
 
 def test_counts_are_of_a_hundred_things_and_mostly_zero():
     assert Counts.considered(Recipe((100,), 3))
-    assert not Counts.considered(Recipe((99,), 3))
+    assert not Counts(Recipe((99,), 3)).suits(torch.eye(99) * 2)
     assert not Counts.considered(Recipe((10, 10), 3))
     X = torch.zeros(4, 100)
     X[:, ::10] = 2.0
@@ -129,3 +130,46 @@ def test_weights_alone_compare_by_the_plain_cosine_of_the_weighted_counts():
 def test_weights_of_another_width_are_not_restored():
     with pytest.raises(InputError, match="weights has the shape"):
         Counts(Recipe((3,), 2)).restore({"weights": torch.ones(4)}, {}, "cpu")
+
+
+def species(n=400, columns=50, seed=0):
+    """Four communities: few species hold most of a sample, and samples are of unequal size."""
+    random = np.random.default_rng(seed)
+    changed = random.random((4, columns)) < 0.3
+    rates = np.exp(
+        2.0 * random.normal(size=columns) + 0.8 * random.normal(size=(4, columns)) * changed
+    )
+    y = random.integers(4, size=n)
+    shares = rates[y] * random.gamma(1 / 0.3, 0.3, size=(n, columns))
+    sizes = 2000 * np.exp(random.normal(size=(n, 1)))
+    return random.poisson(shares / shares.sum(axis=1, keepdims=True) * sizes).astype(float), y
+
+
+def test_counts_that_are_seldom_zero_are_compared_at_equal_totals():
+    X, y = species(300, seed=2)
+    assert (X > 0).mean() > 0.5
+    model = ClosedFormSubspaceClustering(4, random_state=0, device="cpu").fit(X)
+    assert model.representation_ == "counts"
+    assert clustering_error(y, model.labels_) < 6.0
+    np.testing.assert_array_equal(model.predict(4.0 * X), model.predict(X))
+
+
+def test_rows_of_dense_counts_are_logarithms_at_the_median_total(tmp_path):
+    X = np.array([[4.0, 1, 3], [20, 40, 20], [1, 0, 3]])  # totals 8, 80 and 4
+    model = Counts(Recipe((3,), 2))
+    model.fit_transform(torch.from_numpy(X))
+    expected = np.log1p(X * (8.0 / np.array([[8.0], [80.0], [4.0]])))
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model._weighted(torch.from_numpy(X)).numpy(), expected, atol=1e-15)
+    again = Counts(Recipe((3,), 2))
+    again.restore(*model.state(), "cpu")
+    assert torch.equal(again.transform(torch.from_numpy(X)), model.transform(torch.from_numpy(X)))
+
+
+def test_stability_decides_on_dense_counts_of_unequal_totals():
+    X = torch.from_numpy(species()[0])
+    equal = torch.from_numpy(np.random.default_rng(0).poisson(40.0, (100, 50)) * 1.0)
+    counts = Counts(Recipe((50,), 4))
+    assert counts.suits(X) is None
+    assert counts.suits(equal) is False
+    assert counts.suits(X + 0.5) is False

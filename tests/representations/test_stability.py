@@ -1,5 +1,7 @@
 """Partitions of random parts of the samples, by which the data choose."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -11,12 +13,14 @@ from dcfsc.representations.base import Part
 from dcfsc.representations.given import Given
 from dcfsc.selection import stability as module
 from dcfsc.selection.stability import (
+    LEAST_OF_FEW,
     LEAST_PARTS,
     MARGIN,
-    PARTS,
+    PARTS_OF_FEW,
     SHARE,
     Agreements,
     Lead,
+    Rival,
     decided,
     enough_samples,
     judged_rows,
@@ -74,10 +78,11 @@ def test_the_stability_of_one_candidate_is_measured_on_the_fewest_parts(separate
 def test_every_candidate_sees_the_same_parts_and_nothing_else(separate):
     one, other = Watched("one"), Watched("other")
     X = separate * torch.linspace(0.5, 2.0, 90)[:, None].double()
-    chosen, scores = race([one, other], X, RECIPE)
+    chosen, scores, rival = race([one, other], X, RECIPE)
+    assert rival is None
     assert chosen is one  # the first of equals
     assert scores["one"] == scores["other"]
-    assert len(one.parts) == LEAST_PARTS  # equal ones cannot be apart by the margin
+    assert len(one.parts) == LEAST_OF_FEW  # equal ones cannot be apart by the margin
     torch.testing.assert_close(one.prepared[0], separate, rtol=0, atol=1e-15)
     assert torch.equal(one.prepared[0], other.prepared[0])
     for a, b in zip(one.parts, other.parts, strict=True):
@@ -110,7 +115,7 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
 
     noisy = unit((separate + 0.35 * torch.randn(90, 12, generator=seeded()).double()).numpy())
     labels = []
-    for index in list(random_parts(90))[:LEAST_PARTS]:
+    for index in islice(random_parts(90), LEAST_PARTS):
         whole = np.full(90, -1)
         A = TopK()(solve(noisy[index], 0.1), 3)
         whole[index] = cut_affinity(A, 3, assign="filtered", random_state=0, n_init=3).labels
@@ -122,8 +127,7 @@ def test_the_stability_is_the_agreement_of_the_partitions_of_the_parts(separate)
             agreements.append(adjusted_rand_score(labels[i][both], labels[j][both]))
     expected = np.mean(agreements)
     assert 0.05 < expected < 0.98
-    scores = race([Watched("one"), Watched("other")], noisy, RECIPE)[1]
-    assert scores["one"] == pytest.approx(expected)
+    assert stability_of(Watched("one"), noisy, RECIPE) == pytest.approx(expected)
 
 
 class Scripted(Given):
@@ -154,7 +158,8 @@ def scripted(monkeypatch, separate):
 
     def run(margin=MARGIN, **moved):
         candidates = [Scripted(name, share, separate) for name, share in moved.items()]
-        chosen, scores = race(candidates, separate, RECIPE, margin)
+        chosen, scores, rival = race(candidates, separate, RECIPE, margin)
+        run.rival = rival
         return chosen.name, scores, [c.seen for c in candidates]
 
     return run
@@ -163,7 +168,7 @@ def scripted(monkeypatch, separate):
 def test_the_first_is_taken_unless_another_is_stabler_by_the_margin(scripted):
     chosen, scores, seen = scripted(first=0.5, second=0.0)
     assert chosen == "second"
-    assert seen == [LEAST_PARTS, LEAST_PARTS]  # it is clear at once
+    assert seen == [LEAST_OF_FEW, LEAST_OF_FEW]  # it is clear at once
     assert scores["second"] == 1.0
     chosen, scores, _ = scripted(first=0.01, second=0.0)
     assert 0.0 < scores["second"] - scores["first"] < MARGIN
@@ -178,9 +183,33 @@ def test_the_margin_is_the_preferred_ones_own(separate, scripted):
 
 def test_a_candidate_that_cannot_win_is_dropped_and_a_close_race_goes_on(scripted):
     _, scores, seen = scripted(first=0.08, second=0.9, third=0.04)
-    assert seen[1] == LEAST_PARTS
+    assert seen[1] == LEAST_OF_FEW
     assert scores["second"] < 0.2
-    assert LEAST_PARTS < seen[0] == seen[2] <= PARTS
+    assert LEAST_OF_FEW < seen[0] == seen[2] <= PARTS_OF_FEW
+
+
+def test_what_may_as_well_have_been_taken_is_a_rival(scripted):
+    scripted(first=0.08, second=0.9, third=0.04)
+    assert scripted.rival.representation == "third"
+    assert np.array_equal(scripted.rival.index, next(random_parts(90)))
+    truth = scripted.rival.index // 30
+    assert 0.9 < (scripted.rival.labels == truth).mean() < 1.0
+    scripted(first=0.5, second=0.0)
+    assert scripted.rival is None
+    assert scripted(first=0.06, second=0.0)[0] in ("first", "second")
+
+
+def test_how_a_rival_differs():
+    labels = np.repeat([0, 1, 2], 40)
+    rows = np.arange(0, 120, 2)  # twenty of each
+    theirs = np.concatenate([np.full(20, 5), np.full(18, 5), [7, 7], np.full(12, 8), np.full(8, 7)])
+    difference = Rival("other", rows, theirs).difference(labels)
+    assert difference == {
+        "representation": "other",
+        "changed": pytest.approx(1 - (20 + 2 + 12) / 60),
+        "joins": [[0, 1]],
+        "splits": [2],
+    }
 
 
 def test_of_those_that_lead_the_one_that_leads_most_is_taken(scripted):
@@ -228,8 +257,7 @@ def seeded():
 
 
 def test_parts_are_sorted_distinct_and_the_same_every_time():
-    parts, again = list(random_parts(50)), list(random_parts(50))
-    assert len(parts) == PARTS
+    parts, again = (list(islice(random_parts(50), PARTS_OF_FEW)) for _ in range(2))
     for a, b in zip(parts, again, strict=True):
         assert np.array_equal(a, b)
         assert len(a) == int(SHARE * 50)
@@ -276,7 +304,7 @@ def test_parts_need_room_for_clusters_and_neighbors():
 
 def test_random_parts_stay_the_same_from_version_to_version():
     random = np.random.RandomState(0)
-    for part in random_parts(10):
+    for part in islice(random_parts(10), 20):
         assert part.tolist() == sorted(random.permutation(10)[:8].tolist())
     chosen = np.random.RandomState(0).permutation(1200)[:1000]
     assert np.array_equal(judged_rows(1200, 3), np.sort(chosen))
@@ -312,10 +340,10 @@ def test_what_is_compared_is_said(scripted, caplog):
         "preparing the representation first",
         "preparing the representation second",
         "preparing the representation third",
-        "comparing 3 representations: part 3 of 4",
-        "comparing 2 representations: part 4 of 4",
+        "comparing 3 representations: part 6 of 12",
+        *(f"comparing 2 representations: part {part} of 12" for part in range(7, seen[0] + 1)),
     ]
-    assert seen == [4, 3, 4]
+    assert seen == [seen[0], 6, seen[0]]
 
 
 def test_a_part_is_compared_on_the_judged_samples_alone(monkeypatch, separate):

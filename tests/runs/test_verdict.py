@@ -47,6 +47,26 @@ def test_the_verdict_follows_the_stability_of_what_was_chosen(stability, words):
     assert told["trusted"] == (stability >= 0.95)
 
 
+RIVAL = {"representation": "cosine", "changed": 0.14, "joins": [[0, 2]], "splits": [1]}
+
+
+def test_clusters_that_a_rival_would_change_by_a_tenth_are_not_stable():
+    record = {"stability": {"ranks": 0.97}, "representation": "ranks", "rival": RIVAL}
+    told = verdict(record)
+    assert told["words"] == (
+        "there are two answers: the partitions of random subsamples agree to 0.97. Those of the "
+        "representation cosine agree nearly as well, and put 14% of the samples into other "
+        "clusters: they join 0+2 and split 1."
+    )
+    assert not told["trusted"]
+    near = verdict(record | {"rival": RIVAL | {"changed": 0.09}})
+    assert near == verdict(record | {"rival": None})
+    assert near["trusted"]
+    low = verdict(record | {"stability": {"ranks": 0.85}, "rival": RIVAL | {"joins": []}})
+    assert low["words"].startswith("these clusters are doubtful")
+    assert low["words"].endswith("they split 1.")
+
+
 @pytest.mark.parametrize(
     "record", [{}, {"stability": {}, "representation": "given"}, {"stability": None}]
 )

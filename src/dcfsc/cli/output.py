@@ -18,7 +18,8 @@ CANDIDATE_HEADER = ("K", "slope", "separation", "evenness", "agreement", "gap")
 ENCODER_GAIN = "1.0% in a wrong group instead of 37.5%, on 720 photographs of 12 kinds"
 MUCH_ROOM = 10_000_000
 RUN_HEADER = ("K", "differs", "confidence", "sizes", "run")
-CLEAR = 2.0  # times the next candidate's score
+# Clear is twice the next candidate's score, if it is more than where there is nothing to see.
+CLEAR, LEAST_CLEAR = 2.0, 2.0
 
 
 def say(text: object, *, error: bool = False) -> None:
@@ -119,7 +120,7 @@ def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
 def clarity(candidates: Sequence[Mapping[str, Any]]) -> str:
     """How far the first candidate stands out from the second."""
     first, second = (*(c["score"] for c in candidates[:2]), 0.0)[:2]
-    if first >= max(CLEAR * second, 0.0):
+    if first >= max(CLEAR * second, LEAST_CLEAR):
         return "clear: its score is twice the next one's or more"
     return "not clear: the next candidates are nearly as good"
 

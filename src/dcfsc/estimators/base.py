@@ -25,7 +25,7 @@ from dcfsc.errors import InputError
 from dcfsc.graphs import Graph
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import CALLABLE, SEED, Kind, check, one_of, table, whole
-from dcfsc.pipeline import Known, Partition, Recipe, cut, graph_of, partition
+from dcfsc.pipeline import Copies, Known, Partition, Recipe, cut, graph_of, partition
 from dcfsc.pipeline.samples import groups_of_equal_samples
 from dcfsc.progress import stage
 from dcfsc.self_expression import LambdaPath, Operator, effective_dof, squared_singular_values
@@ -150,18 +150,19 @@ class SubspaceClusterer(ClusterMixin, Estimator):
         n_clusters: int,
         random_state: np.random.RandomState,
         order: np.ndarray | None = None,
+        copies: Copies | None = None,
         known: Known | None = None,
     ) -> None:
         """Set the attributes that all estimators have, from ``coefficients_`` to ``confidence_``.
 
         Where at most K of the samples X (n, ...) differ, equal ones are a cluster, whatever their
-        coefficients say. ``order`` and ``known`` are for :func:`dcfsc.pipeline.partition`.
+        coefficients say. The last three are for :func:`dcfsc.pipeline.partition`.
         """
         recipe = self._recipe(n_clusters)
         groups = groups_of_equal_samples(X, n_clusters) if known is None else None
         self.coefficients_ = operator
         if processes.active():
-            sharded.cluster(self, operator, recipe, random_state, groups, order)
+            sharded.cluster(self, operator, recipe, random_state, groups, order, copies)
             return
         self.__dict__.pop("share_", None)
         stage("linking %s samples to each other", f"{operator.n:,}")
@@ -169,7 +170,7 @@ class SubspaceClusterer(ClusterMixin, Estimator):
         stage("cutting the graph into %d clusters", n_clusters)
         if known is not None:
             graph = known.linked(graph, random_state)
-        result = partition(graph, recipe, random_state, groups, order=order, known=known)
+        result = partition(graph, recipe, random_state, groups, None, order, copies, known)
         self._take_partition(result, graph)
 
     def cut(self, n_clusters: int) -> Self:

@@ -13,13 +13,14 @@ from dcfsc import processes
 from dcfsc.errors import InputError
 from dcfsc.machine import resolve_device
 from dcfsc.parameters import one_of, table, whole
-from dcfsc.pipeline import ASSIGN, Known, Recipe, common_sample, order_of
+from dcfsc.pipeline import ASSIGN, Known, Recipe, common_sample, distinct
+from dcfsc.pipeline.copies import restored as restored_copies
 from dcfsc.pipeline.samples import Samples
 from dcfsc.progress import announced
 from dcfsc.representations import create, restore
 from dcfsc.selection import announce_long_work, select, stability_of
 from dcfsc.selection.stability import enough_samples
-from dcfsc.self_expression import Operator
+from dcfsc.self_expression import Operator, RankedByCosine, RepeatedForm
 from dcfsc.self_expression.solve import Form
 
 from .base import SubspaceClusterer
@@ -69,15 +70,16 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         - "affine": by principal homogeneous coordinates, for few samples on flats of low dimension,
           such as the trajectories of points on moving bodies.
         - "counts": as "joined", by logarithms of word counts, with more weight for rare words.
+          Counts that are seldom zero are brought to equal totals first.
         - "scattering": by scattering coefficients of images in such a metric, with mirror images.
         - "auto": "scattering" for images, unless light varies in them: then the most stable of
           "scattering", "given" and "metric-twice". "counts" for whole numbers that are mostly zero,
           "affine" for samples that lie on such flats nearly exactly, "given" for vectors that have
           opposites for neighbors, as in subspaces. For other vectors of at most 20 columns "ranks",
-          of more columns "joined", unless "given", "cosine" or (of more columns) "columns" is
-          clearly more stable. With an affinity other than an exact "topk", the most stable of
-          "given" and "metric-twice". "given" if you set ``lam``, ``subspace_dim``, ``form`` or
-          ``normalize=False``.
+          of more columns "joined" ("counts" for whole numbers of unequal totals), unless "given",
+          "cosine" or (of more columns) "columns" is clearly more stable. With an
+          affinity other than an exact "topk", the most stable of "given" and "metric-twice".
+          "given" if you set ``lam``, ``subspace_dim``, ``form`` or ``normalize=False``.
     working_size : "auto", None or (height, width)
         The size at which images are compared. "auto" keeps images of at most 4,096 values and
         reduces larger ones to at most 1,024 pixels, 32 x 32 if they are square
@@ -106,6 +108,10 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         The shape of a sample when it is compared, (h, w), (c, h, w) or (d,).
     stability_ : dict
         The stability of each candidate; empty if none were compared.
+    rival_ : dict or None
+        The partition by another representation that was nearly as stable, if there was one: its
+        ``representation``, the share of samples that it has ``changed``, and which clusters it
+        ``joins`` and ``splits``.
     lam_, effective_dof_ : float or None
         The ridge parameter and tr H; None for a representation without a ridge.
     leverage_ : ndarray (N,) or None
@@ -177,11 +183,17 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         if announced() and recipe.sparse_exact and not processes.active():
             announce_long_work(X.shape, n_clusters, candidates, device)
         rows = samples.rows(device)
-        order = order_of(rows, self.working_shape_) if self.representation != "given" else None
+        order = self._copies = None
+        if self.representation != "given":
+            rows, order, self._copies = distinct(rows, recipe, join=known is None)
         selected = select(candidates, rows, recipe.on_part, order)
         self._representation, self._training_features = selected.representation, selected.rows
         self.stability_ = selected.stability
-        self._cluster(X, self._solve(), n_clusters, rng, order, known)
+        self._cluster(X, self._solve(), n_clusters, rng, order, self._copies, known)
+        self.rival_ = None
+        if selected.rival is not None and not processes.active():
+            labels = self.labels_ if self._copies is None else self.labels_[self._copies.first]
+            self.rival_ = selected.rival.difference(labels)
         return self
 
     def measure_stability(self, X: Any) -> dict[str, float]:
@@ -196,7 +208,7 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
             recipe = self._recipe(self.n_clusters_).on_part
             (candidate,) = create(self.representation_, recipe)
             rows = self._rows(check_array(self, X, reset=False))
-            sample = common_sample(rows, order_of(rows, self.working_shape_))
+            sample = common_sample(*distinct(rows, recipe)[:2])
             if enough_samples(len(sample), self.n_clusters_):
                 score = stability_of(candidate, sample, recipe)
                 self.stability_ = {self.representation_: score}
@@ -226,8 +238,14 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
 
     def _solve(self) -> Operator:
         """The operator of the training samples, and what it says of itself as attributes."""
-        operator = self._operator = self._representation.solve(self._training_features)
-        leverage = operator.leverage
+        operator = self._representation.solve(self._training_features)
+        leverage, copies = operator.leverage, self._copies
+        if copies is not None and leverage is not None:
+            leverage = processes.gather_rows(leverage)[copies.index[copies.mine]]
+        if copies is not None and not processes.active():
+            assert isinstance(operator, RankedByCosine)
+            operator = RepeatedForm(operator, copies.index)
+        self._operator = operator
         self.leverage_ = None if leverage is None else leverage.cpu().numpy()
         self.lam_, self.effective_dof_ = operator.lam, operator.effective_dof
         self.representation_ = self._representation.name
@@ -239,7 +257,10 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, values = self._representation.state()
         tensors = {f"representation.{name}": tensor for name, tensor in tensors.items()}
-        tensors["features"] = self._training_features
+        features = tensors["features"] = self._training_features
+        if self._copies is not None:
+            tensors["copies"] = self._copies.index
+            tensors["features"] = features[self._copies.index.to(features.device)]
         return tensors | self._partition_state(), {
             "sample_shape": list(self.sample_shape_),
             "working_shape": list(self.working_shape_),
@@ -247,6 +268,7 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
             "representation": self.representation_,
             "representation_values": values,
             "stability": self.stability_,
+            "rival": self.rival_,
         }
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -255,7 +277,7 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
         self.sample_shape_ = tuple(values["sample_shape"])
         self.working_shape_ = tuple(values.get("working_shape", values["sample_shape"]))
         self.n_features_in_ = int(values["n_features_in"])
-        self.stability_ = dict(values["stability"])
+        self.stability_, self.rival_ = dict(values["stability"]), values.get("rival")
         prefix = "representation."
         self._representation = restore(
             str(values["representation"]),
@@ -264,7 +286,9 @@ class ClosedFormSubspaceClustering(LabelsUnseen, Persistent, SubspaceClusterer):
             values["representation_values"],
             device,
         )
-        Z = self._training_features = tensors["features"].to(device)
+        Z = tensors["features"].to(device)
+        copies = self._copies = restored_copies(tensors.get("copies"), len(Z))
+        Z = self._training_features = Z if copies is None else Z[copies.first]
         if tuple(Z.shape[1:]) != self._representation.row_shape:
             raise InputError("its features do not match its samples; fit and save it again.")
         self._solve()

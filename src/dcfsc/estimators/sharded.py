@@ -22,8 +22,12 @@ from dcfsc import affinity as affinities
 from dcfsc import processes
 from dcfsc.errors import DcfscError, InputError
 from dcfsc.graphs import Graph
-from dcfsc.pipeline import Partition, Recipe, graph_of, partition
-from dcfsc.self_expression import Operator, RankedByCosine
+from dcfsc.pipeline import Copies, Partition, Recipe, graph_of, partition
+from dcfsc.self_expression import (
+    Operator,
+    RankedByCosine,
+    RepeatedForm,
+)
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
 
@@ -64,13 +68,18 @@ def cluster(
     rng: np.random.RandomState,
     groups: np.ndarray | None,
     order: np.ndarray | None = None,
+    copies: Copies | None = None,
 ) -> None:
     """Set what :meth:`SubspaceClusterer._cluster` sets, each process for its samples.
 
-    ``groups`` are the clusters of this process's samples where they are known already.
+    ``groups`` are the clusters of this process's samples where they are known already. Of equal
+    samples, which are ``copies``, the operator has the first.
     """
     counts = processes.row_counts(operator.n, operator.device)
     start, N = sum(counts[: processes.rank()]), sum(counts)
+    own = slice(start, start + operator.n)
+    if copies is not None:
+        own, N = copies.mine, len(copies.place)
     leverage = None
     if operator.leverage is not None:
         leverage = processes.collect_rows(operator.leverage, counts)
@@ -82,8 +91,11 @@ def cluster(
     graph = None
     if processes.rank() == 0:
         try:
-            graph = graph_of(_Neighbors(operator, leverage, counts), recipe)
-            whole = _lead(graph, recipe, rng, known, order)
+            neighbors: RankedByCosine = _Neighbors(operator, leverage, counts)
+            if copies is not None:
+                neighbors = RepeatedForm(neighbors, copies.index)
+            graph = graph_of(neighbors, recipe)
+            whole = _lead(graph, recipe, rng, known, order, copies)
         except processes.LostPeer:
             raise
         except BaseException:
@@ -97,11 +109,10 @@ def cluster(
         _follow(operator, counts)
     for rows in (labels, clusters, probabilities):
         processes.broadcast(rows, 0)
-    own = slice(start, start + operator.n)
     share = Memberships(clusters[own].numpy(), probabilities[own].numpy(), K)
     embedding = None if whole is None else whole.embedding
     estimator._take_partition(Partition(labels[own].numpy().copy(), share, embedding), graph)
-    estimator.share_ = (start, N)
+    estimator.share_ = (own.start, N)
     if whole is not None:
         estimator.all_labels_, estimator._whole_partition = whole.labels, whole
 
@@ -149,13 +160,14 @@ def _lead(
     rng: np.random.RandomState,
     known: np.ndarray | None,
     order: np.ndarray | None,
+    copies: Copies | None,
 ) -> Partition:
     if graph.n <= SMALLEST_SHARED or graph.device.type != "cpu":
         # A GPU multiplies a graph in less time than it takes to send the vectors around.
-        return partition(graph, recipe, rng, known, order=order)
+        return partition(graph, recipe, rng, known, order=order, copies=copies)
     processes.tell(_PRODUCTS, 0)
     with sharing() as shared:
-        return partition(graph, recipe, rng, known, shared, order)
+        return partition(graph, recipe, rng, known, shared, order, copies)
 
 
 def _follow(operator: Operator, counts: list[int]) -> None:
@@ -194,6 +206,8 @@ def gather(estimator: Any) -> None:
     estimator._take_partition(estimator._whole_partition)
     # Solved again where it is needed: the one there is knows this process's samples alone.
     estimator._operator = None
+    if estimator.__dict__.get("_copies") is not None:
+        estimator._copies = Copies(estimator._copies.place)
     del estimator.share_, estimator.coefficients_, estimator._whole_partition
 
 

@@ -8,24 +8,25 @@
 Whoever wants a partition calls the same function with the same recipe.
 """
 
+from .copies import Copies, distinct
 from .known import Known
 from .partition import Partition, cut, graph_of, labels_of, partition
 from .recipe import ASSIGN, SUBSPACE_DIM, Recipe
-from .sampling import MOST_SAMPLES, canonical_order, common_sample, order_of, sampled_rows
+from .sampling import MOST_SAMPLES, common_sample, sampled_rows
 
 __all__ = [
     "ASSIGN",
     "MOST_SAMPLES",
     "SUBSPACE_DIM",
+    "Copies",
     "Known",
     "Partition",
     "Recipe",
-    "canonical_order",
     "common_sample",
     "cut",
+    "distinct",
     "graph_of",
     "labels_of",
-    "order_of",
     "partition",
     "sampled_rows",
 ]

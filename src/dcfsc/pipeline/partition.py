@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dcfsc.self_expression import Operator
 from dcfsc.spectral import Embedding, Memberships
 from dcfsc.spectral.assignment import by_first_appearance
 
+from .copies import Copies
 from .known import Known
 from .recipe import Recipe
 
@@ -64,6 +65,7 @@ def partition(
     labels: np.ndarray | None = None,
     shared: Callable[[NormalizedAffinity], NormalizedAffinity] | None = None,
     order: np.ndarray | None = None,
+    copies: Copies | None = None,
     known: Known | None = None,
 ) -> Partition:
     """Cut a graph into ``recipe.n_clusters`` clusters.
@@ -71,7 +73,13 @@ def partition(
     ``labels`` of all samples are not looked for; what is ``known`` of some holds. ``shared`` is for
     :func:`spectral.embed`. ``order`` is one of the samples that does not depend on how they are
     given: the random starts of eigenvectors and k-means are then theirs, and not their places'.
+    ``copies`` have one label, and ``order`` is then that of the distinct samples.
     """
+    if copies is not None:
+        result = partition(copies.joined(graph), recipe, rng, None, shared, order)
+        of_all = result.reordered(copies.place)
+        assert result.embedding is not None
+        return replace(of_all, embedding=copies.repeated(result.embedding))
     if order is not None:
         matrix = graph.on_host[order][:, order]
         if sp.issparse(matrix):

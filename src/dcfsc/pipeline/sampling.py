@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,16 +38,19 @@ def sampled_rows(n: int, order: np.ndarray | None = None) -> np.ndarray:
     return np.sort(np.random.RandomState(0).permutation(n)[:MOST_SAMPLES])
 
 
-def order_of(X: Tensor, sample_shape: Sequence[int]) -> np.ndarray | None:
-    """The order in which samples X (n, d) are compared; None is their own, as images have."""
-    return canonical_order(X) if len(sample_shape) == 1 else None
-
-
 def canonical_order(X: Tensor) -> np.ndarray:
     """An order of all processes' samples X (n, d) that depends on their values alone.
 
-    It looks random. The key of a row is a sum of its numbers' bits, each times a random odd
-    integer, modulo 2^64: exact arithmetic gives it the same value wherever the row stands.
+    It looks random: that of their keys.
+    """
+    return row_keys(X).argsort(stable=True).cpu().numpy()
+
+
+def row_keys(X: Tensor) -> Tensor:
+    """A key (N,) for each of all processes' samples X (n, d); equal samples have equal keys.
+
+    It is a sum of the row's bits, each number's times a random odd integer, modulo 2^64: exact
+    arithmetic gives it the same value wherever the row stands.
     """
     kind = torch.int64 if X.dtype == torch.float64 else torch.int32
     factors = np.random.RandomState(0).randint(-(2**62), 2**62, X.shape[1], dtype=np.int64) * 2 + 1
@@ -59,4 +60,4 @@ def canonical_order(X: Tensor) -> np.ndarray:
         bits = (X[start : start + KEY_ROWS] + 0.0).view(kind).long()  # -0.0 is 0.0
         mixed = (bits ^ (bits >> 15)) * times
         keys[start : start + KEY_ROWS] = (mixed ^ (mixed >> 31)).sum(dim=1)
-    return processes.gather_rows(keys).argsort(stable=True).cpu().numpy()
+    return processes.gather_rows(keys)

@@ -22,6 +22,7 @@ from .scattering import ScatteringMetric
 # stable by a margin.
 REPRESENTATIONS: tuple[type[Representation], ...] = (
     ScatteringMetric,
+    Counts,
     Ranks,
     Joined,
     Given,
@@ -30,7 +31,6 @@ REPRESENTATIONS: tuple[type[Representation], ...] = (
     NeighborMetric,
     NeighborMetricTwice,
     AffineSubspaces,
-    Counts,
 )
 _BY_NAME = {cls.name: cls for cls in REPRESENTATIONS}
 

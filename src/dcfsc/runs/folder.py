@@ -35,7 +35,7 @@ ALL = "all:"  # begins a fingerprint; one without it, of an earlier version, is 
 AGAIN = "fit again, with --overwrite"
 LARGEST_NUMBER = 1e18  # in a record
 # What a fit chose: attributes of the estimator, without their underscore.
-CHOSEN = ("lam", "effective_dof", "representation", "stability", "working_shape")
+CHOSEN = ("lam", "effective_dof", "representation", "stability", "rival", "working_shape")
 CHOSEN_BY_VIEWS = ("augmentations", "consistency")
 RENAMED = {f"{name}_": name for name in CHOSEN}  # since format 2, that of version 1
 RENAMED |= {"view_strengths_": "augmentations", "view_consistency_": "consistency"}
@@ -44,7 +44,7 @@ FIELDS: dict[str, dict[type, str]] = {
     "": {
         str: "method command started model representation",
         dict: "parameters data features scores machine versions suggestion verdict timings "
-        "stability files",
+        "stability rival files",
         list: "history cluster_sizes",
         int: "n_clusters",
         float: "confidence lam effective_dof",
@@ -58,6 +58,7 @@ FIELDS: dict[str, dict[type, str]] = {
     },
     "features": {str: "name file encoder", dict: "parameters"},
     "verdict": {str: "words"},
+    "rival": {str: "representation", float: "changed", list: "joins splits"},
     **{section: {float: "*"} for section in ("scores", "timings", "stability")},
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 HIGH_ERROR = 20.0  # percent
+CHANGED = 0.1  # the share of the samples in other clusters from which on a rival counts
 
 
 class Level(NamedTuple):
@@ -37,12 +38,30 @@ def verdict(record: Mapping[str, Any]) -> dict[str, Any] | None:
     if stability is None:
         return None
     level = next(level for level in CALIBRATION if stability >= level.lowest)
+    agree = f"the partitions of random subsamples agree to {stability:.2f}."
+    words = (
+        f"{level.words}: {agree} Of {level.draws} such runs on labeled data, {level.high} differed "
+        f"from the labels in more than {HIGH_ERROR:g}% of the samples."
+    )
+    rival = record.get("rival") or {"changed": 0.0}
+    if apart := rival["changed"] >= CHANGED:
+        stable = level in CALIBRATION[:2]
+        words = f"there are two answers: {agree}" if stable else words
+        words = f"{words} {rival_in_words(rival)}"
     return {
         "stability": stability,
-        "trusted": level is CALIBRATION[0],
-        "words": (
-            f"{level.words}: the partitions of random subsamples agree to {stability:.2f}. Of "
-            f"{level.draws} such runs on labeled data, {level.high} differed from the labels in "
-            f"more than {HIGH_ERROR:g}% of the samples."
-        ),
+        "trusted": level is CALIBRATION[0] and not apart,
+        "words": words,
     }
+
+
+def rival_in_words(rival: Mapping[str, Any]) -> str:
+    """What a partition that was nearly as stable would change."""
+    words = (
+        f"Those of the representation {rival['representation']} agree nearly as well, and put "
+        f"{rival['changed']:.0%} of the samples into other clusters"
+    )
+    joined = " and ".join("+".join(map(str, clusters)) for clusters in rival["joins"])
+    split = ", ".join(map(str, rival["splits"]))
+    changes = [f"{verb} {names}" for verb, names in (("join", joined), ("split", split)) if names]
+    return f"{words}: they {' and '.join(changes)}." if changes else f"{words}."

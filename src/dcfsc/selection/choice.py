@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from dcfsc.pipeline import MOST_SAMPLES, Recipe, common_sample, sampled_rows
 from dcfsc.progress import stage
 from dcfsc.representations import Representation
 
-from .stability import MARGIN, enough_samples, race
+from .stability import MARGIN, Rival, enough_samples, race
 
 logger = logging.getLogger("dcfsc")
 
@@ -24,11 +24,12 @@ SMALL_MULTIPLE = 4  # of the sample's size: of more samples, what is known of it
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """A fitted representation, what it keeps of the samples (N, ...), and all stabilities."""
+    """A fitted representation, what it keeps of the samples (N, ...), and how it was chosen."""
 
     representation: Representation
     rows: Tensor
     stability: dict[str, float] = field(default_factory=dict)
+    rival: Rival | None = None
 
 
 def select(
@@ -44,18 +45,21 @@ def select(
     first is taken that learns nothing from them. Where samples are divided among processes all of
     them choose by the same sample, of ``order`` if there is one.
     """
-    chosen, scores = candidates[0], dict[str, float]()
+    chosen = candidates[0]
     if len(candidates) == 1 and not chosen.learns:
         return Selected(chosen, chosen.transform(chosen.rows(X)))
     sample = common_sample(X, order)
     with processes.alone():
-        chosen, scores = choose(candidates, sample, recipe)
+        chosen, scores, rival = choose(candidates, sample, recipe)
         if chosen.learns:
             stage("fitting the representation %s", chosen.name)
         learned = chosen.fit_transform(chosen.rows(sample))
     for tensor in chosen.state()[0].values() if chosen.learns else ():
         processes.broadcast(tensor, 0)
-    return Selected(chosen, _all_rows(chosen, X, learned, order), scores)
+    if rival is not None:
+        sampled = sampled_rows(processes.total_count(len(X)), order)
+        rival = replace(rival, index=sampled[rival.index])
+    return Selected(chosen, _all_rows(chosen, X, learned, order), scores, rival)
 
 
 def _all_rows(
@@ -79,25 +83,27 @@ def _all_rows(
 
 def choose(
     candidates: list[Representation], sample: Tensor, recipe: Recipe
-) -> tuple[Representation, dict[str, float]]:
+) -> tuple[Representation, dict[str, float], Rival | None]:
     """The candidate that the sample (n, d) suits, else the one to take by stability.
 
-    The stabilities of those that were compared come with it; these are prepared for the sample.
+    With it come the stabilities of those that were compared, which are prepared for the sample, and
+    a rival.
     """
     if len(candidates) == 1:
-        return candidates[0], {}
+        return candidates[0], {}, None
     suited = [(candidate, candidate.suits(sample)) for candidate in candidates]
     for candidate, suits in suited:
         if suits:
             logger.info("representation: %s, which the samples suit", candidate.name)
-            return candidate, {}
+            return candidate, {}, None
     candidates = [candidate for candidate, suits in suited if suits is None]
     if len(candidates) == 1 or not enough_samples(len(sample), recipe.n_clusters):
-        return next(c for c in candidates if not c.learns), {}
+        return next(c for c in candidates if not c.learns), {}, None
     margin = candidates[0].head_start(candidates[0].rows(sample))
     if margin == math.inf:
-        return candidates[0], {}
-    chosen, scores = race(candidates, sample, recipe, MARGIN if margin is None else margin)
+        return candidates[0], {}, None
+    margin = MARGIN if margin is None else margin
+    chosen, scores, rival = race(candidates, sample, recipe, margin)
     shown = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
     logger.info("representation: %s (stability: %s)", chosen.name, shown)
-    return chosen, scores
+    return chosen, scores, rival

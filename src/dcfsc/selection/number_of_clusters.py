@@ -27,7 +27,7 @@ from dcfsc.affinity import TopK
 from dcfsc.errors import InputError
 from dcfsc.machine import one_a_core
 from dcfsc.metrics.cluster_counts import evenness, separation, slopes, unevenness
-from dcfsc.pipeline import MOST_SAMPLES, Recipe, common_sample, graph_of, order_of
+from dcfsc.pipeline import MOST_SAMPLES, Recipe, common_sample, distinct, graph_of
 from dcfsc.progress import stage
 from dcfsc.representations import Part, Representation, create
 from dcfsc.spectral.coupling import coupling, halves
@@ -127,9 +127,8 @@ class Suggestion(Sequence[Candidate]):
 
 def suggest(Z: Tensor, recipe: Recipe, name: str, largest: int, seed: int) -> Suggestion:
     """Candidates 2, ..., ``largest`` for rows Z (n, d), in the representation of that name."""
-    chosen, compared = choose(
-        create(name, recipe), common_sample(Z, order_of(Z, recipe.sample_shape)), recipe
-    )
+    Z, order, _ = distinct(Z, replace(recipe, n_clusters=largest + 1))
+    chosen, compared, _ = choose(create(name, recipe), common_sample(Z, order), recipe)
     rows = chosen.rows(Z)
     if not compared or len(Z) > MOST_SAMPLES:
         chosen.prepare(rows)

@@ -10,7 +10,8 @@ Coarse cuts agree more easily. So candidates are compared by the information tha
 of another beyond chance, as a share of log K: a coarse cut has little to tell. This is a noisy
 measure. So the candidates come in an order of preference, and the first one is taken unless another
 leads by a margin. Parts are clustered only until that is decided. What is known of the samples may
-change the margin (:meth:`dcfsc.representations.Representation.head_start`).
+change the margin (:meth:`dcfsc.representations.Representation.head_start`). If it stays undecided,
+a :class:`Rival` has the partition that may as well have been taken.
 
 References
 ----------
@@ -23,8 +24,10 @@ function approximation. NIPS 6, 1993.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,14 +38,21 @@ from dcfsc.machine import one_a_core
 from dcfsc.pipeline import Recipe, graph_of, labels_of
 from dcfsc.progress import stage
 from dcfsc.representations import Part, Representation
+from dcfsc.representations.base import is_image
 from dcfsc.self_expression.gram import outer_gram
 
 FEWEST_JUDGED, JUDGED_PER_CLUSTER = 1000, 60  # samples that the candidates are compared on
-LEAST_PARTS, PARTS, SHARE = 3, 4, 0.8
+SHARE = 0.8
+LEAST_PARTS, PARTS = 3, 4
+# Candidates for few vectors are often near each other, and one sample more changes their order.
+# With so many parts another draw of them seldom does, on the first half of the vector problems. It
+# is quick where all samples are judged.
+LEAST_OF_FEW, PARTS_OF_FEW = 6, 12
 MARGIN = 0.05  # by which a candidate must lead, unless the preferred one says another
 CERTAIN, NOISE = 2.0, 0.02  # a lead is known to so many standard errors, each so much larger
 STARTS = 3  # of k-means, each improved: a part's partition is only compared
 ROOM = 24  # a part has more samples
+WHOLE = 2.0 / 3.0  # a cluster is not split where another partition has so much of it together
 
 
 def enough_samples(n: int, n_clusters: int) -> bool:
@@ -54,14 +64,15 @@ def stability_of(candidate: Representation, X: Tensor, recipe: Recipe) -> float:
     """How well partitions of random parts of the samples X (n, d) agree."""
     candidate.prepare(candidate.rows(X))
     agreements = {candidate.name: Agreements(recipe.n_clusters)}
-    _compare([candidate], _parts(X, recipe, 1)[:LEAST_PARTS], len(X), agreements)
+    parts = list(islice(_parts(X, recipe, 1), LEAST_PARTS))
+    _compare([candidate], parts, len(X), agreements)
     return agreements[candidate.name].mean
 
 
 def race(
     candidates: Sequence[Representation], X: Tensor, recipe: Recipe, margin: float = MARGIN
-) -> tuple[Representation, dict[str, float]]:
-    """The candidate to take for samples like X (n, d), and the stability of each, by name.
+) -> tuple[Representation, dict[str, float], Rival | None]:
+    """The candidate to take for samples like X (n, d), the stability of each by name, a rival.
 
     The first candidate is preferred. Another one leaves the race where it can no longer lead by the
     margin; the race ends where all others have left, or the best of those that lead is known.
@@ -73,9 +84,12 @@ def race(
     agreements = {c.name: Agreements(recipe.n_clusters) for c in candidates}
     leads: dict[str, Lead] = {}
     parts = _parts(X, recipe, len(candidates))
-    for number in range(LEAST_PARTS, PARTS + 1):
-        stage("comparing %d representations: part %d of %d", 1 + len(others), number, PARTS)
-        new = parts[:number] if number == LEAST_PARTS else parts[number - 1 : number]
+    least, most = LEAST_PARTS, PARTS
+    if not is_image(recipe.sample_shape) and len(X) <= most_judged(recipe.n_clusters):
+        least, most = LEAST_OF_FEW, PARTS_OF_FEW
+    for number in range(least, most + 1):
+        stage("comparing %d representations: part %d of %d", 1 + len(others), number, most)
+        new = list(islice(parts, least if number == least else 1))
         _compare([favorite, *others], new, len(X), agreements)
         reference = agreements[favorite.name]
         leads = {c.name: Lead.of(agreements[c.name], reference) for c in others}
@@ -84,7 +98,59 @@ def race(
             break
     ahead = [c for c in others if leads[c.name].mean > margin]
     chosen = max(ahead, key=lambda c: leads[c.name].mean, default=favorite)
-    return chosen, {name: agreement.mean for name, agreement in agreements.items()}
+    scores = {name: agreement.mean for name, agreement in agreements.items()}
+    near = {c.name for c in others if c is not chosen}
+    if chosen is not favorite:  # then those that may lead by more, and the first if it may win
+        lead = leads[chosen.name]
+        near = {name for name in near if leads[name].highest >= lead.mean}
+        near |= {favorite.name} if lead.lowest <= margin else set()
+    return chosen, scores, rival_of(chosen.name, near, agreements)
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A partition that was nearly as stable, by another representation.
+
+    ``labels`` (m,) are those of the samples ``index`` (m,).
+    """
+
+    representation: str
+    index: np.ndarray
+    labels: np.ndarray
+
+    def difference(self, labels: np.ndarray) -> dict[str, Any]:
+        """How it differs from the labels (N,) of all samples, as plain values.
+
+        ``changed`` is the share of the samples that are in other clusters. Of the labels' clusters,
+        it has those in ``joins`` mostly in one cluster, and those in ``splits`` in several.
+        """
+        own = labels[self.index]
+        table = metrics.confusion(own, self.labels)
+        present = np.unique(own)
+        shares = np.sort(table / table.sum(axis=1, keepdims=True), axis=1)
+        main = table.argmax(axis=1)
+        whole = shares[:, -1] >= WHOLE
+        joins = [present[whole & (main == c)].tolist() for c in np.unique(main[whole])]
+        return {
+            "representation": self.representation,
+            "changed": metrics.clustering_error(own, self.labels) / 100.0,
+            "joins": [clusters for clusters in joins if len(clusters) > 1],
+            "splits": present[~whole].tolist(),
+        }
+
+
+def rival_of(
+    chosen: str, near: Iterable[str], agreements: Mapping[str, Agreements]
+) -> Rival | None:
+    """Of candidates near the chosen one that whose partition of the first part differs most."""
+    (labels, *_) = agreements[chosen].partitions
+    inside = np.flatnonzero(labels >= 0)
+    others = {name: agreements[name].partitions[0][inside] for name in sorted(near)}
+    if not others:
+        return None
+    own = labels[inside]
+    name = max(others, key=lambda name: metrics.clustering_error(own, others[name]))
+    return Rival(name, inside, others[name])
 
 
 def _compare(
@@ -103,18 +169,18 @@ def _compare(
         agreements[candidate.name].add(everywhere)
 
 
-def _parts(X: Tensor, recipe: Recipe, candidates: int) -> list[Part]:
+def _parts(X: Tensor, recipe: Recipe, candidates: int) -> Iterator[Part]:
     """Random parts of as many samples of X (n, d) as are judged.
 
     Parts have most rows in common. So where several candidates are compared, and parts have no more
     rows than columns, all share the products of rows Z Z'.
     """
     judged = torch.from_numpy(judged_rows(len(X), recipe.n_clusters)).to(X.device)
-    chosen = [torch.from_numpy(among).to(X.device) for among in random_parts(len(judged))]
-    if candidates == 1 or len(chosen[0]) > X.shape[1]:
-        return [Part(X, judged[among], recipe) for among in chosen]
-    products = outer_gram(recipe.scaled(X[judged]))
-    return [Part(X, judged[a], recipe, products[a[:, None], a]) for a in chosen]
+    shared = candidates > 1 and int(SHARE * len(judged)) <= X.shape[1]
+    products = outer_gram(recipe.scaled(X[judged])) if shared else None
+    for among in random_parts(len(judged)):
+        a = torch.from_numpy(among).to(X.device)
+        yield Part(X, judged[a], recipe, None if products is None else products[a[:, None], a])
 
 
 def clustered(candidate: Representation, part: Part) -> np.ndarray:
@@ -125,8 +191,11 @@ def clustered(candidate: Representation, part: Part) -> np.ndarray:
 
 def judged_rows(n: int, n_clusters: int) -> np.ndarray:
     """Sorted indices of as many of n samples as it takes to compare partitions into K clusters."""
-    most = max(FEWEST_JUDGED, JUDGED_PER_CLUSTER * n_clusters)
-    return np.sort(np.random.RandomState(0).permutation(n)[:most])
+    return np.sort(np.random.RandomState(0).permutation(n)[: most_judged(n_clusters)])
+
+
+def most_judged(n_clusters: int) -> int:
+    return max(FEWEST_JUDGED, JUDGED_PER_CLUSTER * n_clusters)
 
 
 class Agreements:
@@ -177,18 +246,23 @@ class Lead:
     def highest(self) -> float:
         return self.mean + self.doubt
 
+    @property
+    def lowest(self) -> float:
+        return self.mean - self.doubt
+
 
 def decided(leads: Sequence[Lead], margin: float = MARGIN) -> bool:
     """Whether one of the leads, or none, is surely above the margin and above the others."""
     if not leads:
         return True
     best = max(leads, key=lambda lead: lead.mean)
-    if best.mean - best.doubt <= margin:
+    if best.lowest <= margin:
         return False
     return all(lead is best or lead.highest < best.mean for lead in leads)
 
 
-def random_parts(n: int) -> list[np.ndarray]:
-    """Sorted indices of ``PARTS`` random parts of n samples."""
+def random_parts(n: int) -> Iterator[np.ndarray]:
+    """Sorted indices of random parts of n samples, without end."""
     random = np.random.RandomState(0)
-    return [np.sort(random.permutation(n)[: int(SHARE * n)]) for _ in range(PARTS)]
+    while True:
+        yield np.sort(random.permutation(n)[: int(SHARE * n)])

@@ -16,6 +16,7 @@ from .kernel import kernel_matrix, kernel_sparse_self_expression
 from .low_rank import low_rank_representation, low_rank_subspace
 from .matching_pursuit import orthogonal_matching_pursuit
 from .operator import Coding, InnerProducts, Operator, RankedByCosine, Solution
+from .repeated import RepeatedForm
 from .reranked import NearestForm, RerankedForm
 from .sample_form import SampleForm
 from .solve import solve, solve_for_dof
@@ -33,6 +34,7 @@ __all__ = [
     "NearestForm",
     "Operator",
     "RankedByCosine",
+    "RepeatedForm",
     "RerankedForm",
     "RidgeFactor",
     "SampleForm",
