@@ -37,8 +37,8 @@ def run(data: Dataset, tmp_path: Path) -> Run:
     return fit_run(data, "closed-form", OPTIONS, tmp_path / "run", command="dcfsc fit ...")
 
 
-FILES = {".dcfsc.json", "labels.csv", "model.safetensors", "run.json"}
-MORE = {"details.npz", "predictions.csv", "report.html"}
+FILES = {".dcfsc.json", "clusters.csv", "labels.csv", "model.safetensors", "run.json"}
+MORE = {"details.npz", "differences.csv", "predictions.csv", "report.html"}
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -352,7 +352,7 @@ def test_method_that_cannot_be_saved_has_a_run_without_a_model(
 
     monkeypatch.setitem(METHODS, "transductive", Transductive)
     run = fit_run(data, "transductive", OPTIONS, tmp_path / "run")
-    assert sorted(os.listdir(run.folder)) == [".dcfsc.json", "labels.csv", "run.json"]
+    assert sorted(os.listdir(run.folder)) == sorted(FILES - {"model.safetensors"})
     assert read_run(run.folder).record["model"] is None
     with pytest.raises(InputError, match=r"'transductive' .* labels only the samples"):
         predict_run(run.folder, data)

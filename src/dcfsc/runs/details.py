@@ -90,7 +90,7 @@ def _columns(
     data: Dataset, parts: np.ndarray, n_clusters: int, shown: np.ndarray
 ) -> dict[str, np.ndarray]:
     """What is kept of a table's columns, and of the shown samples in them."""
-    if data.X.ndim != 2:
+    if data.X.ndim != 2 or data.texts is not None:
         return {"profile": np.zeros((0, 0)), "feature_names": np.zeros(0, np.str_)}
     known = column_means(data.X, parts, n_clusters)
     sizes = np.bincount(parts, minlength=2 * n_clusters)
