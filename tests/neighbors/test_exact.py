@@ -219,3 +219,16 @@ def test_cuda_gives_the_k_largest_too(make, group):
     Y = make()
     found = largest_inner_products(Y.cuda(), Y.cuda(), 4, diagonal=0, group=group, scan="half")
     check(Y, Y, 4, *(part.cpu() for part in found), diagonal=0)
+
+
+def test_the_direct_scan_does_not_depend_on_the_threads():
+    Y, before = rows(3000, 12), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = largest_inner_products(Y, Y, 70, diagonal=0, scan="direct")
+        torch.set_num_threads(3)
+        three = largest_inner_products(Y, Y, 70, diagonal=0, scan="direct")
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(one[0], three[0])
+    check(Y, Y, 70, *three, diagonal=0)

@@ -48,6 +48,7 @@ from world import (
     PHOTOS,
     REPRODUCE,
     RUNS,
+    SHARDS,
     Snapshot,
     World,
     copied,
@@ -118,7 +119,7 @@ COMMANDS = {
         PREDICT, place="../run/predictions.csv", out=False, in_run=True, renews=(LIST,)
     ),
     "predict --out": Command(PREDICT, renews=(LIST,)),
-    "predict shards": Command(("predict", "../points", "../shards", "--device", "cpu")),
+    "predict shards": Command(SHARDS),
     "predict links": Command(
         (*PREDICT, "--to", "folders"), asks=False, in_run=True, renews=(LIST,)
     ),

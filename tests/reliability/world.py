@@ -129,15 +129,7 @@ class World:
             ("export", "../run", "--to", "folders", "--out", "../made/export"),
             (*FIT, "--out", "../made/run", "--no-report"),
             ("fit", "../points.npy", *FIT[2:], "--out", "../points", "--no-report"),
-            (
-                "predict",
-                "../points",
-                "../shards",
-                "--device",
-                "cpu",
-                "--out",
-                "../made/predictions",
-            ),
+            (*SHARDS, "--out", "../made/predictions"),
             (*REPRODUCE, "--out", "../made/results"),
         ):
             self.told(lambda words=words: faults.call(words))  # type: ignore[misc]
@@ -180,6 +172,7 @@ PHOTOS = "../pictures/photos"
 FIT = ("fit", PHOTOS, "-k", "3", "--device", "cpu", "--representation", "given")
 DEEP = ("fit", "../points.npy", "-k", "3", "--device", "cpu", "--method", "dcfsc")
 DEEP += ("--pretrain-epochs", "1", "--steps", "3", "--checkpoint-every", "0", "--no-report")
+SHARDS = ("predict", "../points", "../shards", "--device", "cpu")
 REPRODUCE = ("reproduce", "smoke", "--methods", "closed-form", "--device", "cpu", "--trials", "1")
 
 
