@@ -55,7 +55,7 @@ def test_suffixes_and_folders(place: Path) -> None:
     run = f"run {ESCAPES} [/b]"
     told = dcfsc("fit", f"photos {ESCAPES}", "-k", 2, *OPTIONS, "--out", run)
     assert "\\x1b[31m" in told
-    assert "1 files skipped" in told
+    assert "1 file skipped" in told
     assert "[/b]" in told
     for command in (("export", run, "--to", "csv"), ("report", run), ("name", run, "0=x")):
         dcfsc(*command)

@@ -9,7 +9,7 @@ from dcfsc.io import load
 
 @pytest.mark.parametrize("spec", ["orl", "no/such/file.npy", "x.csv"])
 def test_unknown_names_list_the_datasets_and_the_kinds_of_files(spec):
-    with pytest.raises(InputError, match=r"^no such file or folder: .*unknown dataset") as error:
+    with pytest.raises(InputError, match=r"^no such file or folder: .* dataset: digits or synthetic\.$") as error:
         load(spec)
     text = str(error.value)
     assert "\n" not in text
@@ -42,10 +42,10 @@ def test_home_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "option", "takes"),
     [
-        ("x.npy", "key", "it takes none"),
-        ("x.npz", "header", "it takes key"),
-        ("x.csv", "key", "it takes header"),
-        ("folder", "key", "it takes none"),
+        ("x.npy", "key", "see help"),
+        ("x.npz", "header", "it also takes key"),
+        ("x.csv", "key", "it also takes header"),
+        ("folder", "key", "see help"),
     ],
 )
 def test_unknown_options_list_the_known(tmp_path, name, option, takes):
@@ -58,7 +58,7 @@ def test_unknown_options_list_the_known(tmp_path, name, option, takes):
 
 
 def test_options_of_named_sets():
-    with pytest.raises(InputError, match="unknown option 'noise'; it takes none"):
+    with pytest.raises(InputError, match="unknown option 'noise'; see help"):
         load("digits", noise=1)
     with pytest.raises(InputError, match="has its own"):
         load("digits", labels="y")

@@ -89,7 +89,7 @@ DECIDES = {
     "the confidence": {"good_stability": 0.95, "good_confidence": 0.9, "bad_confidence": 0.5},
 }
 WORDS = {
-    "the error": "good differs less from the given labels (0.000 against 0.333).",
+    "the error": "good differs less from the given labels (0.00% against 33.33%).",
     "the stability": "good is more stable: partitions of random subsamples agree more "
     "(0.950 against 0.600).",
     "the confidence": "good has the higher mean confidence (0.900 against 0.500).",

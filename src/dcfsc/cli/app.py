@@ -36,7 +36,7 @@ def commands(
         help="Print the version and stop.",
     ),
 ) -> None:
-    """Sort images, tables and feature vectors into groups without labels.
+    """Sort images, texts, tables and feature vectors into groups without labels.
 
     Start with 'dcfsc fit my_images/ -k 12', then open the report that it names.
     """

@@ -12,7 +12,7 @@ from typing import Any
 from dcfsc.errors import printable
 from dcfsc.progress import stage
 
-NAME_WIDTH = len("representation")  # the longest, so that what follows lines up
+NAME_WIDTH = len("representation")  # the longest of a fit, so that what follows lines up
 FEW_CLUSTERS = 12
 CANDIDATE_HEADER = ("K", "slope", "separation", "evenness", "agreement", "gap")
 ENCODER_GAIN = "1.0% in a wrong group instead of 37.5%, on 720 photographs of 12 kinds"
@@ -29,8 +29,9 @@ def say(text: object, *, error: bool = False) -> None:
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     stage("")
+    width = max(NAME_WIDTH, *(len(name) for name, _ in facts))
     for name, value in facts:
-        say(f"{name:<{NAME_WIDTH}}  {value}")
+        say(f"{name:<{width}}  {value}")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -102,7 +103,8 @@ def suggestion_facts(suggestion: Mapping[str, Any] | None) -> list[tuple[str, st
     if suggestion is None:
         return []
     candidates = suggestion["candidates"]
-    ranked = ", ".join(f"{c['k']} ({c['score']:.2f})" for c in candidates)
+    looked_at = (c for c in candidates if c["separation"] is not None)  # scores of one kind
+    ranked = ", ".join(f"{c['k']} ({c['score']:.2f})" for c in looked_at)
     return [("K (score)", ranked), ("suggested", f"K = {suggestion['k']}, {clarity(candidates)}")]
 
 

@@ -69,6 +69,8 @@ def predict(
         output_of(run, out, overwrite=overwrite, inputs=given)
     record, clusters = saved.record, read_edits(saved).clusters
     reading = reading_of(record)
+    if reading is None and not record["data"]["shape"] and Path(data).suffix.lower() != ".txt":
+        raise InputError(f"the run {run} is of texts in a .txt file; give new ones in such a file.")
     samples = options.load_samples(data, labels, size, color, strict, record["seed"], reading)
     predicted, file = predict_run(
         saved, samples, out, device=device, overwrite=overwrite, inputs=given

@@ -251,7 +251,7 @@ def _skipped(others: Counter[str]) -> str:
     ranked = sorted(others.items(), key=lambda item: (-item[1], item[0] or "~"))
     kinds = [f"{count:,} {kind or 'without a suffix'}" for kind, count in ranked]
     named = ", ".join(kinds[:KINDS_NAMED]) + (", ..." if kinds[KINDS_NAMED:] else "")
-    text = f"{others.total():,} files skipped: {named}"
+    text = f"{others.total():,} file{'s' if others.total() > 1 else ''} skipped: {named}"
     if images.HEIC_SUFFIXES & others.keys():
         text += "; HEIC needs pip install 'dcfsc[heic]'"
     if images.AVIF_SUFFIXES & others.keys():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError
 from dcfsc.io import (
     arrays,
     folders,
@@ -157,7 +157,7 @@ def load(
     elif given := [
         name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
     ]:
-        raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}.")
+        raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}; leave it out.")
     try:
         if files:
             data = _load_shards(path, files, wanted, options, sample, seed)
@@ -219,7 +219,7 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise InputError(
             f"no such file or folder: {path}. Give the path of {KINDS}, or the name of a dataset: "
-            f"{unknown_name('dataset', path, NAMED)}"
+            f"{' or '.join(NAMED)}."
         )
     label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()
@@ -276,6 +276,6 @@ def _call(
     for name in options:
         if name not in known:
             public = known - {"size", "gray", "page", "channels", "strict", "reading", "labels"}
-            takes = f"it takes {', '.join(sorted(public))}" if public else "it takes none"
+            takes = f"it also takes {', '.join(sorted(public))}" if public else "see help(load)"
             raise InputError(f"{what}: unknown option {name!r}; {takes}.")
     return function(*args, **options)

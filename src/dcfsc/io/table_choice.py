@@ -28,6 +28,8 @@ from dcfsc.io.table_columns import (
 from dcfsc.io.table_reading import DROP_ROWS, NAMED, TableReading, columns_named, named_as
 from dcfsc.io.texts import text_array
 
+PROSE = 3  # spaces in the example of a column that may be one of texts
+
 
 @dataclass
 class Choice:
@@ -138,6 +140,8 @@ class Choice:
         )
         aside = [self.by_name[name] for name in left if self.by_name[name].kind == TEXT]
         self._left_out("not numbers", [column.name for column in aside])
+        if prose := next((c.name for c in aside if c.shown.count(" ") >= PROSE), None):
+            self.notes.append(f"to cluster the texts of {prose!r}, add --text {quote(prose)}")
         if not self.features and not self.faults:
             self.fault("there is no column of numbers; to cluster texts, add --text COLUMN")
 

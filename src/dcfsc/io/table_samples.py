@@ -28,7 +28,6 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
     labels = choice.labels()
     choice.refuse()
     if kept is not None:
-        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         rows = kept.nonzero()[0].tolist()
         ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         ids, labels = (None if each is None else [each[i] for i in rows] for each in (ids, labels))
@@ -103,7 +102,7 @@ def complete(X: Any, choice: Choice) -> tuple[Any, np.ndarray | None, tuple[floa
 
 def _with_text(X: np.ndarray, choice: Choice) -> tuple[np.ndarray, np.ndarray | None]:
     kept = np.array([bool(text.strip()) for text in X])
-    if kept.all():
+    if kept.all() or choice.faults:
         return X, None
     if not kept.any():
         choice.fault(f"column {choice.text!r} is empty")

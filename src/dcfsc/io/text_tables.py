@@ -262,7 +262,8 @@ class TextTable(Table):
             return Column(name, MIXED if seen.wrong <= numbers else TEXT, fault=fault)
         if not seen.wrong:
             return Column(name, NUMBERS if numbers else TEXT, "" if numbers else "empty")
-        shown = repr(seen.examples[0][:40])
+        first = seen.examples[0]
+        shown = repr(first if len(first) <= 40 else first[:37] + "...")
         written = all(re.fullmatch(WRITTEN, text) for text in seen.examples)
         if seen.wrong > numbers and not written:
             return Column(name, TEXT, shown)

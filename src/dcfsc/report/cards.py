@@ -11,7 +11,7 @@ from dcfsc.report.details import DOUBTFUL, TYPICAL, Details
 
 LOW = 0.5  # confidence of a doubtful sample: one that another cluster may hold as well
 SURE = 0.99  # a cluster whose every sample is as confident has no doubtful ones
-COLUMNS, NOTABLE = 5, 0.1  # shown of a cluster, each of at least this standardized difference
+COLUMNS, NOTABLE = 5, 0.2  # shown of a cluster, each of at least this standardized difference
 # As shares of the usual coupling of a cluster's halves. Chosen with labels, on twelve problems:
 # there the first named two pairs, both of one class, the second five clusters, four of two classes.
 MERGE, SPLIT = 0.75, 0.2

@@ -231,13 +231,14 @@ def judged(first: Side, second: Side) -> tuple[int | None, str]:
         values = getattr(first, criterion), getattr(second, criterion)
         if None not in values:
             break
+    form = ".2%" if criterion == "error" else ".3f"
     if abs(values[0] - values[1]) < CLEARLY:
-        numbers = f"{values[0]:.3f} and {values[1]:.3f}"
         what = "difference from the labels" if criterion == "error" else criterion
+        numbers = f"{values[0]:{form}} and {values[1]:{form}}"
         return None, f"Neither run is clearly better: their {what} is {numbers}."
     better = int(np.argmin(values) if criterion == "error" else np.argmax(values))
     name, one, other = (first, second)[better].name, values[better], values[1 - better]
-    return better, f"{name} {CRITERIA[criterion]} ({one:.3f} against {other:.3f})."
+    return better, f"{name} {CRITERIA[criterion]} ({one:{form}} against {other:{form}})."
 
 
 def render_comparison(

@@ -102,6 +102,8 @@ class Run:
 def read_run(run: str | os.PathLike[str]) -> Run:
     """A run's record and labels, or one line saying why the folder holds no whole run."""
     folder = Path(run)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give the folder of a run.")
     if not folder.is_dir():
         raise InputError(
             f"there is no run in {folder}; make one with 'dcfsc fit ... --out {folder}'."

@@ -121,8 +121,10 @@ class Predictor:
         A pyarrow table or a data frame, as the data, or for others :class:`Predictions`. Rows with
         missing values are left out if the fit left them out.
         """
-        if isinstance(data, str | os.PathLike):
-            raise InputError("give a table, an array or a list of image files, not one path.")
+        if np.isscalar(data) or isinstance(data, os.PathLike):
+            raise InputError(
+                "give a table, an array or a list of image files, not one path or number."
+            )
         kind = type(data).__module__.partition(".")[0]
         if kind == "pyarrow":
             return self._of_table(data)
