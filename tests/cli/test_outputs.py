@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def test_name_refuses_in_one_line(place: Path) -> None:
     assert "--undo cannot be combined" in refused("edit", "run", "0=a", "--undo")
     assert "no details.npz" in refused("edit", "run", "--split", "1")
     assert "there is no run in" in refused("edit", "none")
+    assert "points.npz is a file; give the folder of a run" in refused("edit", "points.npz")
     assert not Path("run/edits.json").exists()
 
 
@@ -103,12 +105,14 @@ def test_compare_prints_the_agreement(place: Path) -> None:
     assert sum(count for _, _, count in printed["flows"]) == 30
     assert 0 < printed["ari"] < printed["nmi"] < 1
     assert (printed["better"], printed["page"]) == (0, "c.html")
-    assert printed["verdict"].startswith("run/k3 differs less from the given labels (0.000")
+    assert printed["verdict"].startswith("run/k3 differs less from the given labels (0.00%")
     before = sorted(os.listdir())
     same = done("compare", "run/k3", "run/k3")
     assert sorted(os.listdir()) == before  # a page is written only with --out
     assert "0 of them moved" in same
     assert "Neither run is clearly better" in same
+    facts = [line for line in same.splitlines() if line.startswith(("samples", "matching", "ARI"))]
+    assert {len(re.split(r"(?<=  )(?! )", line)[0]) for line in facts} == {19}  # they line up
     table = [line.split() for line in done("compare", "run/k3", "run/k2").splitlines()]
     assert ["run/k3", "run/k2"] in table
     assert ["clusters", "3", "2"] in table

@@ -161,7 +161,9 @@ def test_rows_without_a_text_and_without_ids_are_told_by_their_numbers(place: Pa
     ("args", "said"),
     [
         (("--text", "comment"), "no column 'comment'; its columns: id, answer, age"),
-        (("--text", "age"), "column 'age' holds no texts"),
+        (("--text", "age"), "column 'age' holds no texts (numbers)."),
+        (("--columns", "empty"), "there is no column of numbers; to cluster texts, add --text"),
+        ((), "to cluster the texts of 'answer', add --text answer. To go on"),
         (("--text", "empty"), "column 'empty' is empty"),
         (("--text", "answer", "--columns", "age"), "columns is for columns of numbers"),
         (("--text", "answer", "--missing", "median"), "missing is for columns of numbers"),
@@ -169,7 +171,12 @@ def test_rows_without_a_text_and_without_ids_are_told_by_their_numbers(place: Pa
 )
 def test_columns_that_are_no_texts(place: Path, args: tuple[str, ...], said: str) -> None:
     texts, _ = answers(20)
-    columns = {"id": list(range(20)), "answer": texts, "age": [7.5] * 20, "empty": [" "] * 20}
+    columns = {
+        "id": list(range(20)),
+        "answer": texts,
+        "age": [7.5] * 19 + [""],
+        "empty": [" "] * 20,
+    }
     write_table(place / "a.csv", columns)
     assert said in refused("fit", "a.csv", *FIT, *args)
 
@@ -209,8 +216,10 @@ def test_samples_of_another_kind_are_refused(place: Path) -> None:
     np.save(place / "numbers.npy", np.random.default_rng(0).normal(size=(20, 3)))
     dcfsc("fit", "a.txt", *FIT, "--out", "texts", "--no-report")
     dcfsc("fit", "numbers.npy", "-k", "2", "--device", "cpu", "--out", "numbers", "--no-report")
-    line = refused("predict", "texts", "numbers.npy")
-    assert "the run texts is of texts; numbers holds none" in line
+    write_table(place / "a.csv", {"answer": answers(3)[0], "age": [1, 2, ""]})
+    for other in ("numbers.npy", "a.csv"):
+        line = refused("predict", "texts", other)
+        assert "the run texts is of texts in a .txt file; give new ones in such a file" in line
     line = refused("predict", "numbers", "a.txt")
     assert "the run numbers is of numbers or images; a holds texts" in line
     line = refused("fit", "a.txt", "-k", "2", "--features", "scattering")

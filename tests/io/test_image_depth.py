@@ -120,6 +120,7 @@ def test_deep_color_is_said(tmp_path: Path) -> None:
     data = load(tmp_path)
     assert data.X[0, :, 0].tolist() == [[255, 1], [0, 2], [0, 3]]
     assert data.notes == "colors of 16 bits are read with 8 bits"
+    assert "colors of 16 bits are read with 8 bits" in load(tmp_path, channels=(1,)).notes
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])

@@ -9,7 +9,9 @@ from dcfsc.io import load
 
 @pytest.mark.parametrize("spec", ["orl", "no/such/file.npy", "x.csv"])
 def test_unknown_names_list_the_datasets_and_the_kinds_of_files(spec):
-    with pytest.raises(InputError, match=r"^no such file or folder: .* dataset: digits or synthetic\.$") as error:
+    with pytest.raises(
+        InputError, match=r"^no such file or folder: .* dataset: digits or synthetic\.$"
+    ) as error:
         load(spec)
     text = str(error.value)
     assert "\n" not in text

@@ -118,8 +118,9 @@ def test_image_files_are_read_as_in_the_fit(tmp_path: Path) -> None:
     assert result.id == [str(path) for path in paths]
     known = dict(zip(map(Path, data.paths or ()), run.labels.tolist(), strict=True))
     assert result.cluster.tolist() == [known[path] for path in paths]
-    with pytest.raises(InputError, match="not one path"):
-        Predictor(run.folder)("7.png")
+    for one in ("7.png", 7):
+        with pytest.raises(InputError, match="not one path or number"):
+            Predictor(run.folder)(one)
 
 
 def test_values_far_outside_are_warned_of_once_with_their_columns(run: Path) -> None:

@@ -95,29 +95,24 @@ def read_header(
         planes.turn_to(opened, page or 1)
         size, transparent = header_size(opened), opened.has_transparency_data
         count = planes.count_channels(opened) * (1 if page else pages)
+        stored_deep = ";16" in str(getattr(opened, "tile", [])[:1])  # known until pixels are read
         if channels is None and (page == 0 or count > MOST_CHANNELS):
             channels = tuple(range(1, count + 1))
         if channels is not None:
             stack = [np.asarray(plane) for plane in planes.read(opened, page, channels)]
             deep = all(plane.dtype.itemsize > 1 for plane in stack)
             values = tuple(int(end) for plane in stack for end in (plane.min(), plane.max()))
-            cut = not deep and _has_deep_tile(opened)
+            cut = stored_deep and not deep
             return Header(size, values if deep else None, cut, pages=pages, channels=count)
         if is_deep_gray(opened):
             gray = np.asarray(opened)
             return Header(size, (int(gray.min()), int(gray.max())), pages=pages)
-        deep = _has_deep_tile(opened)
         colored = False
         if look_for_color and opened.mode not in GRAY_MODES:
             with suppress(Exception):  # damage is reported when the pixels are read
                 small = _pixels(opened, Reading((32, 32), gray=False))
                 colored = bool(np.ptp(small, axis=0).max() > COLORED)
-        return Header(size, None, deep, transparent, colored, pages, count)
-
-
-def _has_deep_tile(image: PILImage) -> bool:
-    """Whether the file stores 16 bits."""
-    return ";16" in str(getattr(image, "tile", [])[:1])
+        return Header(size, None, stored_deep, transparent, colored, pages, count)
 
 
 def natural_order(text: str | Path) -> tuple[tuple[int, int, str], ...]:

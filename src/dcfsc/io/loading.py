@@ -157,7 +157,9 @@ def load(
     elif given := [
         name for name, value in {"gray": gray, "color": gray is False, **how}.items() if value
     ]:
-        raise InputError(f"{given[0]} is for folders of images, and has no effect on {spec}; leave it out.")
+        raise InputError(
+            f"{given[0]} is for folders of images, and has no effect on {spec}; leave it out."
+        )
     try:
         if files:
             data = _load_shards(path, files, wanted, options, sample, seed)

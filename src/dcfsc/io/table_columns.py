@@ -62,7 +62,9 @@ class Wanted:
         """Refuse the options of tables for what is none, or knows only some."""
         for name in ("id", "text", "columns", "ignore", "missing", "transpose"):
             if getattr(self, name) and self.reading is None and name not in but:
-                raise InputError(f"{name} is for tables, and has no effect on {source}; leave it out.")
+                raise InputError(
+                    f"{name} is for tables, and has no effect on {source}; leave it out."
+                )
 
     @property
     def text_column(self) -> str | None:
