@@ -52,15 +52,17 @@ def test_json_is_what_the_library_says(npz: Path, data: Dataset) -> None:
     assert json.loads(result.stdout) == json.loads(json.dumps(expected.to_dict()))
 
 
-def test_fit_auto_prints_and_records_its_candidates(npz: Path, data: Dataset) -> None:
+def test_fit_auto_prints_and_records_its_candidates(npz: Path) -> None:
     result = command("fit", npz, "-k", "auto", "--method", "closed-form", "--no-report")
     assert result.exit_code == 0, result.output
     facts = dict(line.split("  ", 1) for line in result.stdout.splitlines())
-    scored = [c for c in suggest_k(data.X).to_dict()["candidates"] if c["separation"] is not None]
-    assert facts["K (score)"].split(", ") == [f"{c['k']} ({c['score']:.2f})" for c in scored]
     assert "K = 4, clear" in facts["suggested"]
     record = json.loads(Path("runs/points-closed-form/run.json").read_text())
     assert record["n_clusters"] == 4
+    scored = [c for c in record["suggestion"]["candidates"] if c["separation"] is not None]
+    printed = [f"{c['k']} ({c['score']:.2f})" for c in scored]
+    assert facts["K (score)"].strip() == ", ".join(printed)
+    assert printed[0].startswith("4 (")
     assert record["parameters"]["n_clusters"] == 4
     assert record["suggestion"]["k"] == 4
     assert len(record["suggestion"]["candidates"]) == 10

@@ -162,7 +162,6 @@ def test_rows_without_a_text_and_without_ids_are_told_by_their_numbers(place: Pa
     [
         (("--text", "comment"), "no column 'comment'; its columns: id, answer, age"),
         (("--text", "age"), "column 'age' holds no texts (numbers)."),
-        (("--columns", "empty"), "there is no column of numbers; to cluster texts, add --text"),
         ((), "to cluster the texts of 'answer', add --text answer. To go on"),
         (("--text", "empty"), "column 'empty' is empty"),
         (("--text", "answer", "--columns", "age"), "columns is for columns of numbers"),
@@ -220,6 +219,10 @@ def test_samples_of_another_kind_are_refused(place: Path) -> None:
     for other in ("numbers.npy", "a.csv"):
         line = refused("predict", "texts", other)
         assert "the run texts is of texts in a .txt file; give new ones in such a file" in line
+    line = refused("predict", "numbers", "a.csv")
+    assert "missing or infinite value" in line
+    assert "To go on" not in line  # predict has no --missing
+    assert "the run numbers was not made from a table" in line.lower()
     line = refused("predict", "numbers", "a.txt")
     assert "the run numbers is of numbers or images; a holds texts" in line
     line = refused("fit", "a.txt", "-k", "2", "--features", "scattering")

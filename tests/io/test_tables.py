@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dcfsc.errors import InputError
 from dcfsc.io import load
+from dcfsc.io.table_reading import TableReading
 
 NUMBERS = np.array([[5.1, 3.5], [4.9, -3.0], [1e-3, 2.0]])
 
@@ -107,6 +108,11 @@ def test_missing_cells_are_counted(table):
     data = table(text, missing="median")
     assert data.X.tolist() == [[1, 6], [5, 4], [5, 6], [7, 8]]
     assert data.reading.medians == (5.0, 6.0)
+
+
+def test_one_column_of_numbers_is_no_column_of_vectors(table):
+    with pytest.raises(InputError, match="lacks column 'embedding' of the run"):
+        table("age\n1\n2\n", reading=TableReading(vector="embedding"))
 
 
 def test_missing_labels_are_an_error(table):

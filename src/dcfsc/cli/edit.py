@@ -26,9 +26,9 @@ def edit(
 ) -> None:
     """Name, merge and split the clusters of RUN. Without edits, list them.
 
-    'predict', 'report' and 'export' then use the edited clusters. The edits are in RUN/edits.json
-    and can be undone one by one. clusters.csv and differences.csv follow; labels.csv does not
-    change.
+    'predict' and 'export' then use the edited clusters; report.html, clusters.csv and
+    differences.csv follow, and labels.csv does not change. The edits are in RUN/edits.json and can
+    be undone one by one.
     """
     import numpy as np
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,13 @@ def option(
     return typer.Option(
         default, metavar=metavar, help=help, show_default=shown, rich_help_panel=panel
     )
+
+
+def like_the_run(shared: Any) -> Any:
+    """A shared option whose default is what the run did."""
+    own = copy(shared)
+    own.show_default = "as in the run"
+    return own
 
 
 def switch(names: str, help: str, *, panel: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dcfsc.cli import options, output
 from dcfsc.cli.options import option
-from dcfsc.errors import InputError, unknown_name
+from dcfsc.errors import InputError, OptionNeeded, unknown_name
 
 
 def predict(
@@ -23,8 +23,8 @@ def predict(
     overwrite: bool = options.OVERWRITE,
     device: str = options.DEVICE,
     labels: str | None = options.LABELS,
-    size: str | None = options.SIZE,
-    color: bool | None = options.COLOR,
+    size: str | None = options.like_the_run(options.SIZE),
+    color: bool | None = options.like_the_run(options.COLOR),
     strict: bool = options.STRICT,
     quiet: bool = options.QUIET,
     as_json: bool = options.JSON,
@@ -71,7 +71,15 @@ def predict(
     reading = reading_of(record)
     if reading is None and not record["data"]["shape"] and Path(data).suffix.lower() != ".txt":
         raise InputError(f"the run {run} is of texts in a .txt file; give new ones in such a file.")
-    samples = options.load_samples(data, labels, size, color, strict, record["seed"], reading)
+    try:
+        samples = options.load_samples(data, labels, size, color, strict, record["seed"], reading)
+    except OptionNeeded as error:
+        if not error.options:
+            raise
+        raise InputError(  # the options are those of fit
+            f"{error.message} The run {run} was not made from a table; give data of its kind, or a "
+            "table of numbers without gaps."
+        ) from None
     predicted, file = predict_run(
         saved, samples, out, device=device, overwrite=overwrite, inputs=given
     )

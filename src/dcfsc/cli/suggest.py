@@ -44,8 +44,8 @@ def suggest_k(
 ) -> None:
     """Suggest numbers of clusters for DATA, the best candidate first.
 
-    The first candidate is often wrong on images: compare several. The documentation says how often
-    it was right.
+    The score of a candidate is the sum of its slope, separation and evenness. The first one is
+    often wrong on images: compare several. The documentation says how often it was right.
     """
     reading = options.reading_for(features, device, data)
     table = {name: ctx.params[name] for name in options.TABLE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +220,11 @@ def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
 
 def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
+        close = get_close_matches(str(path), NAMED, 1, 0.7)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise InputError(
-            f"no such file or folder: {path}. Give the path of {KINDS}, or the name of a dataset: "
-            f"{' or '.join(NAMED)}."
+            f"no such file or folder: {path}.{hint} Give the path of {KINDS}, or the name of a "
+            f"dataset: {' or '.join(NAMED)}."
         )
     label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()

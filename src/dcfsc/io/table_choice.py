@@ -107,7 +107,7 @@ class Choice:
         absent = [name for name in wanted if name not in self.by_name]
         numbers = [c.name for c in self.table.columns if c.kind == NUMBERS]
         nameless = not self.named or all(name.isdecimal() for name in reading.features)
-        if absent and nameless and len(numbers) == len(wanted):
+        if absent and nameless and not reading.vector and len(numbers) == len(wanted):
             wanted = numbers  # in order, as one of the two has no names
         elif absent:
             raise InputError(f"{self.table.source} lacks {columns_named(absent)} of the run.")
