@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from dcfsc.cli import app
@@ -84,6 +85,11 @@ def test_ids_text_and_gaps(frame: Any) -> None:
     new.drop(columns=["x1", "x4"]).to_csv("new.csv", index=False)
     line = refused("predict", "run", "new.csv", "--device", "cpu")
     assert "new.csv lacks columns 'x1', 'x4' of the run" in line
+    Path("images").mkdir()
+    for i in range(3):
+        Image.fromarray(np.full((4, 4), 50 * i, np.uint8)).save(f"images/{i}.png")
+    line = refused("predict", "run", "images", "--device", "cpu")
+    assert "the run run is of a table; images is not." in line
 
 
 def test_medians_are_those_of_the_fit(frame: Any) -> None:

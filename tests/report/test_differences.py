@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dcfsc import ClosedFormSubspaceClustering, write_report
 from dcfsc.report import Details
 from dcfsc.report import differences as module
 from dcfsc.report.cards import distinctive
@@ -120,3 +122,20 @@ def test_a_card_shows_the_strongest_columns_first(details: Details) -> None:
         assert min(sizes) >= 0.1
         assert len(sizes) <= 5
     assert distinctive(details) == []  # images have none
+
+
+def test_a_page_says_whether_columns_set_clusters_apart(tmp_path: Path) -> None:
+    """Two planes whose samples come with their opposites have the mean zero in every column."""
+    rng = np.random.default_rng(0)
+    half = [rng.normal(size=(30, 2)) @ rng.normal(size=(2, 6)) for _ in range(2)]
+    X = np.concatenate([half[0], -half[0], half[1], -half[1]])
+    model = ClosedFormSubspaceClustering(2, random_state=0).fit(X)
+    assert np.bincount(model.labels_).tolist() == [60, 60]
+    alone, columns = "No column alone sets a cluster apart", "The columns that set it apart"
+    write_report(model, X, tmp_path / "same.html")
+    page = (tmp_path / "same.html").read_text(encoding="utf-8")
+    assert (alone in page, columns in page) == (True, False)
+    moved = X + 3 * np.eye(6)[0] * model.labels_[:, None]
+    write_report(model, moved, tmp_path / "moved.html")
+    page = (tmp_path / "moved.html").read_text(encoding="utf-8")
+    assert (alone in page, columns in page) == (False, True)

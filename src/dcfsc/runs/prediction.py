@@ -15,7 +15,9 @@ from sklearn.pipeline import make_pipeline
 from dcfsc.errors import InputError
 from dcfsc.estimators.registry import load_model
 from dcfsc.io import Dataset, Streamed
+from dcfsc.io.images import Reading
 from dcfsc.io.streamed import Derived
+from dcfsc.io.table_reading import TableReading
 from dcfsc.ownership import Output, named_like
 
 from .folder import Run, read_run
@@ -53,6 +55,9 @@ def predict_run(
     if predictor.of_texts != (data.texts is not None):
         asked, there = ("texts", "none") if predictor.of_texts else ("numbers or images", "texts")
         raise InputError(f"the run {saved.folder} is of {asked}; {data.name} holds {there}.")
+    if {*map(type, (predictor.reading, data.reading))} == {Reading, TableReading}:
+        asked = "images" if isinstance(predictor.reading, Reading) else "a table"
+        raise InputError(f"the run {saved.folder} is of {asked}; {data.name} is not.")
     X = in_order(data, predictor.feature_names)
     with reserved(output.target.parent):
         found = predictor.label(X, data.name)
