@@ -151,7 +151,8 @@ def test_a_cholesky_round_is_left_where_it_would_lose_half_the_digits(apart, usa
 def test_every_solver_is_tried_once(solver, n, multiple):
     S = DenseAffinity(torch.eye(n, dtype=torch.float64))
     order = _preference(S, 3, solver, multiple)
-    assert sorted(order) == sorted(SOLVERS)
+    # "subspace" is for large graphs, and for those who name it
+    assert sorted(order) == sorted({*SOLVERS} - {"subspace"} | {solver} - {"auto"})
     first = solver
     if solver == "auto":
         first = "eigh" if n == 20 else "block" if multiple else "arpack"

@@ -136,7 +136,7 @@ def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, T
             rows = slice(start, min(start + step, last))
             views = [level[:, : rows.stop - start] for level in levels]
             mine = None if own is None else own[rows]
-            _multiply(views, Y, Q[rows], mine)
+            _multiply(views, Y, Q[rows], mine, N)
             values[rows], indices[rows] = _search(views, N, k, mine)
 
     firsts = range(0, n, max(1, share))
@@ -148,8 +148,11 @@ def _direct(Q: Tensor, Y: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, T
     return values, indices
 
 
-def _multiply(levels: list[Tensor], Y: Tensor, Q: Tensor, own: Tensor | None) -> None:
-    """The products Y Q' as the first level, and each other level's maxima of the one below it."""
+def _multiply(levels: list[Tensor], Y: Tensor, Q: Tensor, own: Tensor | None, N: int) -> None:
+    """The products Y Q' as the first level, and each other level's maxima of the one below it.
+
+    Rows of Y from N on are padding: a group of nothing else comes after all others.
+    """
     products, maxima = levels[:2]
     group = _LEVELS[0]
     for start in range(0, len(Y), _DIRECT_COLUMNS):
@@ -160,6 +163,8 @@ def _multiply(levels: list[Tensor], Y: Tensor, Q: Tensor, own: Tensor | None) ->
         _largest_magnitudes(tile, group, maxima[start // group : (start + len(tile)) // group])
     for width, below, above in zip(_LEVELS[1:], levels[1:], levels[2:], strict=False):
         torch.amax(below.view(-1, width, len(Q)), 1, out=above)
+    for depth, level in enumerate(levels[1:], start=1):
+        level[-(-N // math.prod(_LEVELS[:depth])) :] = -1.0
 
 
 def _search(levels: list[Tensor], N: int, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
