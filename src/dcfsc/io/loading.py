@@ -36,7 +36,7 @@ TABLES: dict[str, Callable[..., Dataset]] = {
     ".tsv": text_tables.load_csv,
     ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
-    ".parquet": tables.load_parquet,
+    ".parquet": shards.load_parquet,
     ".mtx": sparse_tables.load_mtx,
     ".h5ad": sparse_tables.load_h5ad,
 }
@@ -200,7 +200,7 @@ def _load_shards(
 ) -> Dataset:
     label_file = _label_file(files[0], wanted.labels)
     wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
-    name = path.stem if path.is_file() else (path if path.is_dir() else path.parent).resolve().name
+    name = path if path.is_file() else (path if path.is_dir() else path.parent).resolve().name
     data = _call(shards.load_shards, path, options, name, files, wanted, sample, seed)
     if label_file:
         data = label_files.with_labels(data, label_file)

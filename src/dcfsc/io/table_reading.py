@@ -158,6 +158,7 @@ def common_type(schema: Any, features: Iterable[str], missing: Iterable[str]) ->
     kinds, missing = [], {*missing}
     for name in features:
         kind = schema.field(name).type
+        kind = kind.value_type if is_vector(kind) else kind
         if pt.is_boolean(kind):
             stored: Any = np.uint8
         else:
