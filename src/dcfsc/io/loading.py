@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError, unknown_name
-from dcfsc.io import (
-    arrays,
-    folders,
-    images,
-    shards,
-    sparse_tables,
-    tables,
-    text_files,
-    text_tables,
-)
+from dcfsc.io import arrays, folders, images, shards, sparse_tables, tables, text_files, text_tables
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic

@@ -17,7 +17,7 @@ from dcfsc.io import images, streamed
 from dcfsc.io.arrays import numeric
 from dcfsc.io.dataset import Dataset, refuse_bomb
 from dcfsc.io.image_stream import StreamedImages
-from dcfsc.io.table_columns import LEAST_COUNTED, TEXT, Table, Wanted
+from dcfsc.io.table_columns import LEAST_COUNTED, Kind, Table, Wanted
 from dcfsc.io.table_reading import TableReading, common_type, texts
 from dcfsc.io.table_samples import to_dataset
 from dcfsc.io.tables import arrow_errors, described, reading_of
@@ -265,7 +265,7 @@ class ShardTable(Table):
         # the row names that pandas stores beside the columns come first
         columns = described(self._schema)
         stored = [c for c in columns if re.fullmatch(r"__index_level_\d+__", c.name)]
-        named = [column for column in stored if column.kind == TEXT]
+        named = [column for column in stored if column.kind == Kind.TEXT]
         self.columns = [*named, *(column for column in columns if column not in stored)]
 
     def matrix(self, names: Sequence[str]) -> Any:

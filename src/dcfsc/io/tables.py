@@ -12,23 +12,8 @@ import numpy as np
 
 from dcfsc.io import streamed
 from dcfsc.io.dataset import Dataset, damage_in_one_line, unreadable
-from dcfsc.io.table_columns import (
-    LEAST_COUNTED,
-    MIXED,
-    NUMBERS,
-    TEXT,
-    VECTOR,
-    Column,
-    Table,
-    Wanted,
-    unique,
-)
-from dcfsc.io.table_reading import (
-    TableReading,
-    is_numeric,
-    is_vector,
-    texts,
-)
+from dcfsc.io.table_columns import LEAST_COUNTED, Column, Kind, Table, Wanted, unique
+from dcfsc.io.table_reading import TableReading, is_numeric, is_vector, texts
 from dcfsc.io.table_samples import to_dataset
 
 FRAME = "the data frame"
@@ -81,7 +66,9 @@ class ArrowTable(Table):
         self.source, self._table, self.first_row = source, table, first_row
         self.n = table.num_rows
         self.columns = [
-            replace(column, kind=MIXED, fault=f"column {column.name!r} has cells of several types")
+            replace(
+                column, kind=Kind.MIXED, fault=f"column {column.name!r} has cells of several types"
+            )
             if column.name in mixed
             else column
             for column in described(table.schema)
@@ -101,8 +88,8 @@ class ArrowTable(Table):
 def described(schema: Any) -> list[Column]:
     def column(name: str, kind: Any) -> Column:
         if is_numeric(kind):
-            return Column(name, NUMBERS)
-        return Column(name, VECTOR if is_vector(kind) else TEXT, str(kind)[:40])
+            return Column(name, Kind.NUMBERS)
+        return Column(name, Kind.VECTOR if is_vector(kind) else Kind.TEXT, str(kind)[:40])
 
     return [column(field.name, field.type) for field in schema]
 
