@@ -14,7 +14,7 @@ import numpy as np
 from dcfsc.errors import InputError, OptionNeeded
 from dcfsc.io.arrays import LABEL_KEYS, NO_LABELS
 from dcfsc.io.table_columns import INDEX, LEAST_COUNTED, Column, Kind, Table, Wanted, unique
-from dcfsc.io.table_reading import DROP_ROWS, NAMED, TableReading, columns_named, named_as
+from dcfsc.io.table_reading import DROP_ROWS, NAMED, TableReading, columns_named
 from dcfsc.io.texts import text_array
 
 
@@ -266,10 +266,7 @@ class Transposed(Choice):
             self.refuse()
         X, reading = np.asarray(self.table.matrix(self.columns)).T, self.wanted.reading
         if reading is not None:
-            place = {name: i for i, name in enumerate(self.features)}
-            if absent := [name for name in reading.features if name not in place]:
-                raise InputError(f"{self.table.source} lacks {named_as('row', absent)} of the run.")
-            X = X[:, [place[name] for name in reading.features]]
+            X = X[:, reading.order(self.features, self.table.source, "row")]
             self.features = list(reading.features)
         return np.ascontiguousarray(X), self.columns if self.table.named else None
 

@@ -60,6 +60,13 @@ class TableReading:
         """The columns to read from a file; ids are not needed, texts are."""
         return [*self.features, *(name for name in (self.vector, self.text) if name is not None)]
 
+    def order(self, names: Sequence[str], source: object, kind: str = "column") -> list[int]:
+        """The places of the features among ``names``."""
+        place = {name: i for i, name in enumerate(names)}
+        if absent := [name for name in self.features if name not in place]:
+            raise InputError(f"{source} lacks {named_as(kind, absent)} of the run.")
+        return [place[name] for name in self.features]
+
     def numbers(self, table: Any, source: object) -> np.ndarray:
         """The features of a pyarrow table as (n, features), gaps as NaN."""
         self._check(table, source)
