@@ -156,14 +156,14 @@ def fit(
     """
     begun_at = time.perf_counter()
     counts = options.counts_or_auto(clusters)
-    given_options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
+    given_options = {
+        name: ctx.params[name] for name in (*OPTIONS, *VIEW_OPTIONS, *TRAINING_OPTIONS)
+    }
     given_options |= {
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
         "lam": options.number_or_name(lam),
         "augmentations": options.numbers_by_name("--augmentations", augmentations),
-        "positives": positives,
-        "effort": effort,
     }
     from dcfsc.runs.life import check_out, method_in
 

@@ -18,10 +18,7 @@ from dcfsc.io.subspaces import synthetic
 from dcfsc.io.table_columns import Wanted
 from dcfsc.io.table_reading import TableReading
 
-ARRAYS: dict[str, Callable[..., Dataset]] = {
-    ".npz": arrays.load_npz,
-    ".mat": arrays.load_mat,
-}
+ARRAYS: dict[str, Callable[..., Dataset]] = {".npz": arrays.load_npz, ".mat": arrays.load_mat}
 TABLES: dict[str, Callable[..., Dataset]] = {
     ".csv": text_tables.load_csv,
     ".tsv": text_tables.load_csv,
@@ -135,7 +132,8 @@ def load(
         return label_files.with_labels(tables.load_frame(spec, outside), label_file)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
-    shards.check_sample(sample)
+    if sample is not None and sample < 1:
+        raise InputError(f"sample={sample} is not allowed: a number of rows of at least 1.")
     try:
         files = [] if named else shards.shard_files(path)
     except OSError as error:

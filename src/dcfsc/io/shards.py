@@ -210,11 +210,6 @@ def load_shards(
     return replace(data, notes="; ".join(filter(None, [note, data.notes])))
 
 
-def check_sample(sample: int | None) -> None:
-    if sample is not None and sample < 1:
-        raise InputError(f"sample={sample} is not allowed: a number of rows of at least 1.")
-
-
 def take(data: Dataset, sample: int | None, seed: Any = 0) -> Dataset:
     """So many random samples of a data set in their order, with what belongs to them."""
     if sample is None or sample >= len(data):
