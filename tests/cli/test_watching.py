@@ -39,7 +39,7 @@ def test_verbose_prints_every_stage_with_its_time() -> None:
     assert seconds == sorted(seconds)
     told = [text for _, text in lines]
     assert told[0] == "reading points.npy"
-    assert "comparing 3 representations: part 3 of 4" in told
+    assert "comparing 3 representations: part 6 of 12" in told
     assert told[-4:] == [
         "linking 60 samples to each other",
         "cutting the graph into 3 clusters",

@@ -33,7 +33,8 @@ def made(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = fit_run(
         data, "closed-form", OPTIONS, tmp_path_factory.mktemp("made") / "run", report=True
     )
-    (run.folder / LIST).unlink()
+    for name in (LIST, "clusters.csv", "differences.csv"):
+        (run.folder / name).unlink()
     assert set(os.listdir(run.folder)) == FILES
     return run.folder
 
@@ -101,7 +102,7 @@ def test_a_fit_that_replaces_it_keeps_what_is_not_ours(old: Path, data: Dataset)
         "report.html": "mine, too",
         "predictions.csv": "a day's work",
     }
-    names = {LIST, "labels.csv", "model.safetensors", "run.json", *there}
+    names = {LIST, "clusters.csv", "labels.csv", "model.safetensors", "run.json", *there}
     assert set(os.listdir(old)) == names
     assert {name: (old / name).read_text() for name in there} == there
 

@@ -70,6 +70,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_where_it_would_have(
     assert fit("--resume", *out).exit_code == 0
     assert sorted(p.name for p in place.iterdir()) == [
         ".dcfsc.json",
+        "clusters.csv",
         "labels.csv",
         "model.safetensors",
         "run.json",

@@ -14,7 +14,7 @@ from running import fit_run
 from dcfsc.errors import InputError
 from dcfsc.io import load
 from dcfsc.journal import Filled, digest
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.export import export_run
 from dcfsc.runs.folder import Run, read_run
 from dcfsc.runs.folders import NOTES, sort_new

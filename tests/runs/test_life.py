@@ -26,7 +26,7 @@ from dcfsc.runs.folder import read_run
 from dcfsc.runs.life import CHECKPOINT, State, state_of
 from dcfsc.training import loop
 
-FILES = [".dcfsc.json", "labels.csv", "model.safetensors", "run.json"]
+FILES = [".dcfsc.json", "clusters.csv", "labels.csv", "model.safetensors", "run.json"]
 OPTIONS = {"n_clusters": 3, "random_state": 0, "device": "cpu", "representation": "given"}
 
 

@@ -18,7 +18,7 @@ from running import fit_run
 import dcfsc
 from dcfsc.errors import InputError
 from dcfsc.io import load
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.prediction import predict_run
 from dcfsc.runs.predictor import Predictor
 

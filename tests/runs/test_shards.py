@@ -15,7 +15,7 @@ from dcfsc.errors import InputError
 from dcfsc.files import is_part
 from dcfsc.io import Dataset, load
 from dcfsc.io.shards import shard_files
-from dcfsc.runs.edits import edit_run
+from dcfsc.runs.editing import edit_run
 from dcfsc.runs.predictor import Predictor
 from dcfsc.runs.shards import _claimed, predict_shards
 

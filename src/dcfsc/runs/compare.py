@@ -142,7 +142,7 @@ def _warn_of_other_data(runs: Sequence[Run], samples: Sequence[Samples]) -> None
         if first != second or one.get("reading") != other.get("reading"):
             return
         how = "by the names of their files, whose content has changed"
-        if first is samples[0].ids:
+        if samples[0].paths is None:
             how = "by their ids"
     names = " and ".join(str(run.folder) for run in runs)
     text = f"the runs {names} are of different data; their samples are matched {how}."

@@ -127,7 +127,7 @@ class Suggestion(Sequence[Candidate]):
 
 def suggest(Z: Tensor, recipe: Recipe, name: str, largest: int, seed: int) -> Suggestion:
     """Candidates 2, ..., ``largest`` for rows Z (n, d), in the representation of that name."""
-    Z, order, _ = distinct(Z, replace(recipe, n_clusters=largest + 1))
+    n, (Z, order, _) = len(Z), distinct(Z, replace(recipe, n_clusters=largest + 1))
     chosen, compared, _ = choose(create(name, recipe), common_sample(Z, order), recipe)
     rows = chosen.rows(Z)
     if not compared or len(Z) > MOST_SAMPLES:
@@ -135,7 +135,7 @@ def suggest(Z: Tensor, recipe: Recipe, name: str, largest: int, seed: int) -> Su
     graphs = _graphs(chosen, Z, largest, seed)
     candidates = _ranked(graphs, seed)
     eigenvalues = _nearest(graphs, candidates[0].k).values
-    return Suggestion(candidates, eigenvalues, len(Z), "closed-form", chosen.name)
+    return Suggestion(candidates, eigenvalues, n, "closed-form", chosen.name)
 
 
 def middle(largest: int) -> int:
