@@ -107,9 +107,9 @@ def test_any_slice(data):
     step = data.draw(st.none() | st.integers(-9, 9).filter(bool))
 
     class InMemory(Streamed):
-        def _range(self, start: int, stop: int) -> np.ndarray:
-            assert 0 <= start <= stop <= len(X)
-            return X[start:stop].copy()
+        def _rows(self, indices: np.ndarray) -> np.ndarray:
+            assert ((indices >= 0) & (indices < len(X))).all()
+            return X[indices]
 
     array = InMemory("x", X.shape, X.dtype)
     key = slice(start, stop, step)
@@ -371,7 +371,7 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
 
 def test_a_dataset_takes_streamed_samples():
     class Empty(Streamed):
-        def _range(self, start: int, stop: int) -> np.ndarray:
+        def _rows(self, indices: np.ndarray) -> np.ndarray:
             raise AssertionError("nothing is read to make a dataset")
 
     assert len(Dataset("x", Empty("x", (5, 3), np.float32))) == 5
@@ -386,9 +386,9 @@ class Counting(Streamed):
         super().__init__("x", values.shape, values.dtype)
         self.values, self.read = values, 0
 
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        self.read += stop - start
-        return self.values[start:stop].copy()
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        self.read += len(indices)
+        return self.values[indices]
 
 
 class TestCheckedOnce:

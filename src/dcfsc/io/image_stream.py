@@ -64,9 +64,6 @@ class StreamedImages(Streamed):
         with ThreadPoolExecutor(images.WORKERS) as pool:
             return list(pool.map(digest, self.sources[start:stop]))
 
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._rows(np.arange(start, stop))
-
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         if self._pixels is None:
             out = np.empty((len(indices), *self.shape[1:]), np.uint8)

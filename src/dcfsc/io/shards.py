@@ -322,9 +322,6 @@ class GroupRows(streamed.Streamed):
             self._last = g, rows
         return self._last[1]
 
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._rows(np.arange(start, stop))
-
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         out = np.empty((len(indices), *self.shape[1:]), self.dtype)
         groups = np.searchsorted(self._starts, indices, side="right") - 1

@@ -108,21 +108,14 @@ class TableReading:
         if X.dtype.kind != "f" or not (gaps := ~np.isfinite(X)).any():
             return X
         if len(self.medians) != X.shape[1]:
-            wrong = [
-                name for name, any_ in zip(self.features, gaps.any(axis=0), strict=False) if any_
-            ]
+            columns = zip(self.features, gaps.any(axis=0), strict=False)
+            wrong = [name for name, has_gaps in columns if has_gaps]
             where = f" in {columns_named(wrong)}" if wrong else ""
             raise InputError(
                 f"{source} has {gaps.sum():,} missing or infinite values{where}; fill them in, or "
                 "leave those rows out."
             )
         return fill(X, self.medians)
-
-    def ids(self, table: Any) -> list[str] | None:
-        """The ids of a pyarrow table's rows as text, if it has them."""
-        if self.id is None or self.id not in table.schema.names:
-            return None
-        return texts(table.column(self.id))
 
 
 def columns_named(names: Sequence[str]) -> str:
