@@ -1,5 +1,7 @@
 """What representations are made of, written out."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -52,8 +54,10 @@ def test_a_prepared_sample_is_not_prepared_again():
     assert torch.equal(again.T, fresh.T)
 
 
-def test_there_are_four_parts_of_four_fifths():
-    assert [len(part) for part in random_parts(50)] == [40] * 4
+def test_parts_are_four_fifths_and_differ():
+    parts = list(islice(random_parts(50), 12))
+    assert [len(part) for part in parts] == [40] * 12
+    assert len({part.tobytes() for part in parts}) == 12
 
 
 def test_large_data_are_judged_by_a_random_sample_in_order(monkeypatch):
