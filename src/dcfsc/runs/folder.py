@@ -37,7 +37,9 @@ LARGEST_NUMBER = 1e18  # in a record
 # What a fit chose: attributes of the estimator, without their underscore.
 CHOSEN = ("lam", "effective_dof", "representation", "stability", "rival", "working_shape")
 CHOSEN_BY_VIEWS = ("augmentations", "consistency")
-RENAMED = {f"{name}_": name for name in CHOSEN if name != "rival"}  # since format 2, that of version 1
+RENAMED = {
+    f"{name}_": name for name in CHOSEN if name != "rival"
+}  # since format 2, that of version 1
 RENAMED |= {"view_strengths_": "augmentations", "view_consistency_": "consistency"}
 # The types in a record, by section; float is any number, and None may stand for each.
 FIELDS: dict[str, dict[type, str]] = {
