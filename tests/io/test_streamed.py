@@ -18,6 +18,7 @@ from dcfsc.errors import InputError
 from dcfsc.estimators.validation import check_array
 from dcfsc.io import Dataset, Streamed, check_finite, load, streamed
 from dcfsc.io.images import resize
+from dcfsc.io.shards import Group
 
 X = np.random.default_rng(0).normal(size=(57, 6)).astype(np.float32)
 
@@ -106,9 +107,9 @@ def test_any_slice(data):
     step = data.draw(st.none() | st.integers(-9, 9).filter(bool))
 
     class InMemory(Streamed):
-        def _range(self, start: int, stop: int) -> np.ndarray:
-            assert 0 <= start <= stop <= len(X)
-            return X[start:stop].copy()
+        def _rows(self, indices: np.ndarray) -> np.ndarray:
+            assert ((indices >= 0) & (indices < len(X))).all()
+            return X[indices]
 
     array = InMemory("x", X.shape, X.dtype)
     key = slice(start, stop, step)
@@ -249,12 +250,10 @@ class TestParquet:
     def test_a_row_group_is_read_once_in_turn(self, tmp_path, stream_all, monkeypatch):
         rows = load(save("parquet", tmp_path)).X
         read = []
-        once = rows._file.read_row_group
-        rows._file = type(
-            "Counting",
-            (),
-            {"read_row_group": lambda self, g, **options: read.append(g) or once(g, **options)},
-        )()
+        once = Group.read
+        monkeypatch.setattr(
+            Group, "read", lambda self, names: read.append(self.number) or once(self, names)
+        )
         for chunk in rows.chunks(4):
             assert len(chunk) <= 4
         assert read == [0, 1, 2, 3, 4, 5]
@@ -372,7 +371,7 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
 
 def test_a_dataset_takes_streamed_samples():
     class Empty(Streamed):
-        def _range(self, start: int, stop: int) -> np.ndarray:
+        def _rows(self, indices: np.ndarray) -> np.ndarray:
             raise AssertionError("nothing is read to make a dataset")
 
     assert len(Dataset("x", Empty("x", (5, 3), np.float32))) == 5
@@ -387,9 +386,9 @@ class Counting(Streamed):
         super().__init__("x", values.shape, values.dtype)
         self.values, self.read = values, 0
 
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        self.read += stop - start
-        return self.values[start:stop].copy()
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        self.read += len(indices)
+        return self.values[indices]
 
 
 class TestCheckedOnce:

@@ -380,7 +380,7 @@ def test_samples_are_encoded_by_chunks_in_both_modes():
 
 def test_a_step_of_one_of_several_processes_takes_the_form_of_features(monkeypatch):
     """Which sums over processes; and its loss is what they have together."""
-    forms, network, X = [], Tiny(), samples()
+    forms, network, X = [], Tiny(), samples(4)
     original = chunked.solve
 
     def solve(Z, lam):
@@ -394,7 +394,7 @@ def test_a_step_of_one_of_several_processes_takes_the_form_of_features(monkeypat
     monkeypatch.setattr(processes, "total", lambda tensor: tensor)
     history = History()
     train(network, X, steps=1, lam=Absolute(0.5), learning_rate=0.0, history=history)
-    assert forms == ["auto", "features"]
+    assert forms == ["SampleForm", "FeatureForm"]
     B = dense_B(network.encoder(X).detach(), 0.5)
     expected = (network.decoder(B @ network.encoder(X)) - X).square().sum()
     assert history[0]["loss"] == pytest.approx(float(expected.detach()), rel=1e-9)

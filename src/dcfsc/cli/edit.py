@@ -20,7 +20,7 @@ def edit(
     ),
     merge: list[str] | None = option("Merge these clusters. May be repeated.", "A,B"),
     split: list[str] | None = option("Split this cluster in two. May be repeated.", "A"),
-    undo: bool = switch("--undo", "Undo the last 'dcfsc edit'."),
+    undo: bool = switch("--undo", "Undo the last 'dcfsc edit'.", panel=None),
     quiet: bool = options.QUIET,
     as_json: bool = options.JSON,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dcfsc.cli import options, output
-from dcfsc.cli.options import METHOD, OUTPUT, TRAINING, option, switch
+from dcfsc.cli.options import METHOD, OUTPUT, method_option, option, switch, training_option
 from dcfsc.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,95 +43,76 @@ def fit(
         help="Number of clusters. Several numbers give one run each. auto: see suggest-k.",
         rich_help_panel=METHOD,
     ),
-    method: str | None = option(
+    method: str | None = method_option(
         "Clustering method: closed-form, dcfsc, views, ... An unknown name lists all. "
         "auto: closed-form and, with a GPU, views; keep the clustering with the lower cut.",
         "NAME",
         shown="closed-form; dcfsc or views if you set an option of its training",
-        panel=METHOD,
     ),
     out: Path | None = option(
         "Folder for the results.", "DIR", shown="runs/DATA-METHOD", panel=OUTPUT
     ),
     seed: int = options.SEED,
     device: str = options.DEVICE,
-    lam: str | None = option(
-        "Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto", panel=METHOD
+    lam: str | None = method_option(
+        "Ridge parameter. auto: from --subspace-dim.", "X|auto", shown="auto"
     ),
-    subspace_dim: float | None = option(
-        "Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5", panel=METHOD
+    subspace_dim: float | None = method_option(
+        "Expected dimension of each subspace.", "M", shown="3; dcfsc: 1.5"
     ),
-    representation: str | None = option(
+    representation: str | None = method_option(
         "How samples are compared: given, joined, cosine, columns, ranks, metric, metric-twice, "
         "affine, counts, scattering, or auto to choose from the data.",
         "NAME",
         shown="auto",
-        panel=METHOD,
     ),
-    steps: int | None = option(
-        "Training steps.", "N", shown="100; views: from --effort; dsc: 300", panel=TRAINING
+    steps: int | None = training_option(
+        "Training steps.", "N", shown="100; views: from --effort; dsc: 300"
     ),
-    augmentations: str | None = option(
+    augmentations: str | None = training_option(
         "Augmentations of views, as in geometry,light=0.5: geometry, crop, mirror, light, "
         "contrast, color, hole, noise.",
         "NAMES|auto",
         shown="auto: chosen from the data",
-        panel=TRAINING,
     ),
-    positives: int | None = option(
-        "Neighbors of each sample whose views are positives of its own.",
-        "N",
-        shown="3",
-        panel=TRAINING,
+    positives: int | None = training_option(
+        "Neighbors of each sample whose views are positives of its own.", "N", shown="3"
     ),
-    effort: str | None = option(
-        "How long to train on views: full, for a GPU, or quick.",
-        "NAME",
-        shown="full",
-        panel=TRAINING,
+    effort: str | None = training_option(
+        "How long to train on views: full, for a GPU, or quick.", "NAME", shown="full"
     ),
-    affinity: str | None = option(
-        "How coefficients become a graph.",
-        "NAME",
-        shown="topk; depends on the method",
-        panel=METHOD,
+    affinity: str | None = method_option(
+        "How coefficients become a graph.", "NAME", shown="topk; depends on the method"
     ),
-    assign: str | None = option(
+    assign: str | None = method_option(
         "How the embedding becomes labels.",
         "NAME",
         shown="filtered for closed-form and views; else kmeans",
-        panel=METHOD,
     ),
-    features: str | None = option(
+    features: str | None = method_option(
         "Cluster these features instead of the samples: encoder or encoder:NAME (a "
         "pretrained network, for photographs: lite0, lite1, lite2, a model of transformers "
         "or an .onnx file; for texts: a model of sentence-transformers), scattering or "
         "autoencoder.",
         "NAME",
-        panel=METHOD,
     ),
-    weights: str | None = option("Initial weights of the network.", "FILE", panel=TRAINING),
-    network: str | None = option(
+    weights: str | None = training_option("Initial weights of the network.", "FILE"),
+    network: str | None = training_option(
         "Architecture of the network. For views also residual, or head for features.",
         "NAME",
         shown="auto",
-        panel=TRAINING,
     ),
-    pretrain_epochs: int | None = option(
-        "Epochs of pre-training by reconstruction.",
-        "N",
-        shown="60; with --weights: 0",
-        panel=TRAINING,
+    pretrain_epochs: int | None = training_option(
+        "Epochs of pre-training by reconstruction.", "N", shown="60; with --weights: 0"
     ),
-    learning_rate: float | None = option(
-        "Learning rate.", "X", shown="0.001; views: from --effort", panel=TRAINING
+    learning_rate: float | None = training_option(
+        "Learning rate.", "X", shown="0.001; views: from --effort"
     ),
-    batch_size: int | None = option(
+    batch_size: int | None = training_option(
         "Samples held in memory at a time; the steps stay the same. For views: samples "
         "of a mini-batch.",
         "N",
         shown="all; views: from --effort",
-        panel=TRAINING,
     ),
     labels: str | None = options.LABELS,
     text: str | None = options.TEXT,
@@ -146,25 +127,23 @@ def fit(
     page: str | None = options.PAGE,
     channels: str | None = options.CHANNELS,
     strict: bool = options.STRICT,
-    no_report: bool = switch("--no-report", "Do not write the report.", panel=OUTPUT),
-    resume: bool = switch("--resume", "Resume the interrupted run in the folder.", panel=OUTPUT),
+    no_report: bool = switch("--no-report", "Do not write the report."),
+    resume: bool = switch("--resume", "Resume the interrupted run in the folder."),
     overwrite: bool = switch(
-        "--overwrite",
-        "Replace the finished run in the folder; what is not the run's stays.",
-        panel=OUTPUT,
+        "--overwrite", "Replace the finished run in the folder; what is not the run's stays."
     ),
-    checkpoint_every: float | None = option(
-        "How often to save the training.", "SECONDS", shown="30", panel=TRAINING
+    checkpoint_every: float | None = training_option(
+        "How often to save the training.", "SECONDS", shown="30"
     ),
-    dist_timeout: float | None = option(
-        "How long to wait for other processes of torchrun.", "SECONDS", shown="600", panel=TRAINING
+    dist_timeout: float | None = training_option(
+        "How long to wait for other processes of torchrun.", "SECONDS", shown="600"
     ),
     fast: bool = switch(
         "--fast",
         "Closed form: use the samples unchanged and plain k-means; faster, less accurate.",
         panel=METHOD,
     ),
-    verbose: bool = switch("--verbose", "Print every stage with its time.", panel=OUTPUT),
+    verbose: bool = switch("--verbose", "Print every stage with its time."),
     quiet: bool = options.QUIET,
     as_json: bool = options.JSON,
 ) -> None:
@@ -177,14 +156,14 @@ def fit(
     """
     begun_at = time.perf_counter()
     counts = options.counts_or_auto(clusters)
-    given_options = {name: ctx.params[name] for name in (*OPTIONS, *TRAINING_OPTIONS)}
+    given_options = {
+        name: ctx.params[name] for name in (*OPTIONS, *VIEW_OPTIONS, *TRAINING_OPTIONS)
+    }
     given_options |= {
         "n_clusters": max(counts) if isinstance(counts, tuple) else counts,
         "random_state": seed,
         "lam": options.number_or_name(lam),
         "augmentations": options.numbers_by_name("--augmentations", augmentations),
-        "positives": positives,
-        "effort": effort,
     }
     from dcfsc.runs.life import check_out, method_in
 

@@ -6,6 +6,7 @@ import os
 import re
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,14 @@ def like_the_run(shared: Any) -> Any:
     return own
 
 
-def switch(names: str, help: str, *, panel: str | None = None) -> Any:
+def switch(names: str, help: str, *, panel: str | None = OUTPUT) -> Any:
     return typer.Option(False, *names.split(), help=help, rich_help_panel=panel)
+
+
+data_option = partial(option, panel=DATA)
+method_option = partial(option, panel=METHOD)
+image_option = partial(option, panel=IMAGES)
+training_option = partial(option, panel=TRAINING)
 
 
 SAMPLES = typer.Argument(
@@ -55,47 +62,39 @@ SAMPLES = typer.Argument(
     show_default=False,
 )
 RUN = typer.Argument(metavar="RUN", help="The folder of a run, made by 'dcfsc fit'.")
-LABELS = option(
+LABELS = data_option(
     "A column, array or file with labels, or folders for the sub-folders of images. Used only to "
     "score the result.",
     "NAME|FILE|folders",
-    panel=DATA,
 )
 TABLE = ("text", "id", "columns", "ignore", "missing", "transpose", "sample")  # of reading
-TEXT = option("Cluster the texts in this column of a table.", "COLUMN", panel=DATA)
-ID = option(
-    "The column of a table that names the samples.",
-    "COLUMN",
-    shown="a column of text called id",
-    panel=DATA,
+TEXT = data_option("Cluster the texts in this column of a table.", "COLUMN")
+ID = data_option(
+    "The column of a table that names the samples.", "COLUMN", shown="a column of text called id"
 )
-COLUMNS = option(
+COLUMNS = data_option(
     "The columns of a table to cluster, as in 'age,x_*'.",
     "NAMES",
     shown="those of numbers, or one of vectors",
-    panel=DATA,
 )
-IGNORE = option("Columns of a table to leave out, as in 'year,q*'.", "NAMES", panel=DATA)
-MISSING = option(
+IGNORE = data_option("Columns of a table to leave out, as in 'year,q*'.", "NAMES")
+MISSING = data_option(
     "Missing values of a table: leave their rows out, or fill in the columns' medians.",
     "drop-rows|median",
     shown="an error",
-    panel=DATA,
 )
 TRANSPOSE = switch(
     "--transpose", "The rows of the table are features, the columns samples.", panel=DATA
 )
-SAMPLE = option(
+SAMPLE = data_option(
     "Take only N random samples. Of .parquet files and shards, only some row groups are read.",
     "N",
     shown="all",
-    panel=DATA,
 )
-SIZE = option(
+SIZE = image_option(
     "Resize images to this height x width.",
     "HxW",
     shown="unchanged; a smaller size if images are large or differ in size",
-    panel=IMAGES,
 )
 COLOR = typer.Option(
     None,
@@ -104,41 +103,34 @@ COLOR = typer.Option(
     show_default="color if there is any",
     rich_help_panel=IMAGES,
 )
-PAGE = option(
+PAGE = image_option(
     "The page of image files that have several, counted from 1; all: their pages are channels.",
     "N|all",
     shown="1",
-    panel=IMAGES,
 )
-CHANNELS = option(
+CHANNELS = image_option(
     "Read these channels, counted from 1, instead of gray or color.",
     "N,N,...",
     shown="all if there are more than 4",
-    panel=IMAGES,
 )
 STRICT = switch(
     "--strict", "Stop at an image that cannot be read, instead of skipping it.", panel=IMAGES
 )
-DEVICE = option("auto, cpu, cuda or cuda:N.", "NAME", default="auto", panel=METHOD)
-SEED = option("Random seed.", "N", default=0, panel=METHOD)
-QUIET = switch("--quiet -q", "Print nothing but errors.", panel=OUTPUT)
+DEVICE = method_option("auto, cpu, cuda or cuda:N.", "NAME", default="auto")
+SEED = method_option("Random seed.", "N", default=0)
+QUIET = switch("--quiet -q", "Print nothing but errors.")
 OVERWRITE = switch(
-    "--overwrite",
-    "Replace the file if it exists; a file of yours is kept as NAME.bak.",
-    panel=OUTPUT,
+    "--overwrite", "Replace the file if it exists; a file of yours is kept as NAME.bak."
 )
 COPY = switch(
     "--copy",
     "Copy the files to folders instead of linking to them. A folder of links is not meant to be "
     "passed on; a folder of copies is.",
-    panel=OUTPUT,
 )
 ABSOLUTE_PATHS = switch(
-    "--absolute-paths",
-    "Give the files' whole paths, not those from the data folder on.",
-    panel=OUTPUT,
+    "--absolute-paths", "Give the files' whole paths, not those from the data folder on."
 )
-JSON = switch("--json", "Print the result as JSON.", panel=OUTPUT)
+JSON = switch("--json", "Print the result as JSON.")
 
 
 def load_samples(

@@ -54,7 +54,7 @@ def data_facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    where = record["machine"]
+    where, room = record["machine"], record.get("room_bytes", 0)
     many = f", {where['processes']} processes ({where['backend']})" if "processes" in where else ""
     return [
         *data_facts(record["data"]),
@@ -63,7 +63,7 @@ def start_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("method", f"{record['method']}, {record['n_clusters']} clusters, seed {record['seed']}"),
         *([("auto", record["auto"])] if "auto" in record else []),
         ("device", f"{device_text(where)}{many}"),
-        *room_facts(record.get("room_bytes", 0)),
+        *([("disk", f"about {room / 1e6:,.0f} MB")] if room > MUCH_ROOM else []),
     ]
 
 
@@ -82,10 +82,6 @@ def encoder_facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"pixels ({ENCODER_GAIN}){how}",
         )
     ]
-
-
-def room_facts(room: int) -> list[tuple[str, str]]:
-    return [("disk", f"about {room / 1e6:,.0f} MB")] if room > MUCH_ROOM else []
 
 
 def device_text(machine: Mapping[str, Any]) -> str:

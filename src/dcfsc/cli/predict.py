@@ -89,14 +89,9 @@ def predict(
     described = describe_data(samples)
     scores = None if samples.y is None else metrics.score(samples.y, predicted)
     if as_json:
-        result = {
-            "file": str(file),
-            "folders": target and str(target),
-            "run": str(run),
-            "data": described,
-            "cluster_sizes": sizes,
-        }
-        print(json.dumps({**result, "scores": scores, "labels": predicted.tolist()}))
+        result = {"file": str(file), "folders": target and str(target), "run": str(run)}
+        told = {"data": described, "cluster_sizes": sizes, "scores": scores}
+        print(json.dumps({**result, **told, "labels": predicted.tolist()}))
     elif not quiet:
         facts = [*output.data_facts(described), ("model", str(run))]
         facts += [*output.score_facts(scores), ("clusters", output.cluster_sizes(sizes))]
@@ -126,8 +121,8 @@ def _predict_shards(
             output.print_facts([*facts, ("model", str(run)), memory])
 
     done = predict_shards(run, files, out, device=device, overwrite=overwrite, started=tell)
-    counts = {"labeled": done.labeled, "earlier": done.earlier, "others": done.others}
     if as_json:
+        counts = {"labeled": done.labeled, "earlier": done.earlier, "others": done.others}
         sizes = done.sizes.tolist()
         print(json.dumps({"folder": str(out), "run": str(run), **counts, "cluster_sizes": sizes}))
     elif not quiet:

@@ -34,11 +34,9 @@ class StreamedImages(Streamed):
 
     def readable(self) -> list[int]:
         """The indices of images that can be decoded, which is known only by trying."""
-        kept = (
-            self if self._pixels is not None else self.read_as(replace(self.reading, size=(1, 1)))
-        )
-        indices = []
-        for i, image in enumerate(kept._decode(np.arange(len(self)), strict=False)):
+        tiny, indices = replace(self.reading, size=(1, 1)), []
+        tried = self if self._pixels is not None else self.read_as(tiny)
+        for i, image in enumerate(tried._decode(np.arange(len(self)), strict=False)):
             if image is not None:
                 indices.append(i)
                 if self._pixels is not None:
@@ -59,16 +57,12 @@ class StreamedImages(Streamed):
         return self._kept(self._pixels, np.arange(len(self)))
 
     def digests(self, start: int, stop: int) -> list[bytes]:
-
         def digest(source: ImageSource) -> bytes:
             with source.open() as file:
                 return hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
 
         with ThreadPoolExecutor(images.WORKERS) as pool:
             return list(pool.map(digest, self.sources[start:stop]))
-
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._rows(np.arange(start, stop))
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         if self._pixels is None:

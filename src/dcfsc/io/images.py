@@ -156,12 +156,8 @@ def none_readable(sources: Sequence[ImageSource], reading: Reading) -> InputErro
         try:
             read_image(sources[0], reading)
         except InputError as error:
-            why = (
-                str(error)
-                .removeprefix("cannot read the image ")
-                .partition("; repair")[0]
-                .rstrip(".")
-            )
+            said = str(error).removeprefix("cannot read the image ")
+            why = said.partition("; repair")[0].rstrip(".")
     return InputError(f"none of the {len(sources):,} images can be read ({why}).")
 
 

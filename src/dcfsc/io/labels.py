@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from dcfsc.errors import InputError
 from dcfsc.io.arrays import LABEL_KEYS, read_npy
 from dcfsc.io.dataset import Dataset, encode_labels
@@ -31,23 +29,22 @@ def with_labels(data: Dataset, file: Path) -> Dataset:
 
     Samples that have ids or paths need a column of these in the file; others are taken in order.
     """
-    values: Sequence[str] | np.ndarray
     # the lines of a text file are numbered, but nobody gave them ids
     named = data.sample_names is not None and (data.paths or data.reading)
-    notes = [data.notes] if data.notes else []
+    note = ""
     if file.suffix.lower() == ".npy":
         if named:
             raise _unmatched(file, data, "an array has no column of them")
-        values, names = encode_labels(read_npy(file), file)
-        return replace(data, y=values, label_names=names)
-    header, columns = read_texts(file)
-    if not named:
-        values = _in_order(file, header, columns, len(data))
+        y, names = encode_labels(read_npy(file), file)
     else:
-        values, note = _matched(file, columns, data)
-        notes += [note] if note else []
-    y, names = encode_labels(as_labels(list(values)), file)
-    return replace(data, y=y, label_names=names, notes="; ".join(notes))
+        header, columns = read_texts(file)
+        if named:
+            values, note = _matched(file, columns, data)
+        else:
+            values = _in_order(file, header, columns, len(data))
+        y, names = encode_labels(as_labels(values), file)
+    notes = "; ".join(filter(None, [data.notes, note]))
+    return replace(data, y=y, label_names=names, notes=notes)
 
 
 def _in_order(

@@ -12,32 +12,20 @@ from typing import Any
 import numpy as np
 
 from dcfsc.errors import InputError
-from dcfsc.io import (
-    arrays,
-    folders,
-    images,
-    shards,
-    sparse_tables,
-    tables,
-    text_files,
-    text_tables,
-)
+from dcfsc.io import arrays, folders, images, shards, sparse_tables, tables, text_files, text_tables
 from dcfsc.io import labels as label_files
 from dcfsc.io.dataset import Dataset
 from dcfsc.io.subspaces import synthetic
 from dcfsc.io.table_columns import Wanted
 from dcfsc.io.table_reading import TableReading
 
-ARRAYS: dict[str, Callable[..., Dataset]] = {
-    ".npz": arrays.load_npz,
-    ".mat": arrays.load_mat,
-}
+ARRAYS: dict[str, Callable[..., Dataset]] = {".npz": arrays.load_npz, ".mat": arrays.load_mat}
 TABLES: dict[str, Callable[..., Dataset]] = {
     ".csv": text_tables.load_csv,
     ".tsv": text_tables.load_csv,
     ".xlsx": text_tables.load_workbook,
     ".jsonl": tables.load_json_lines,
-    ".parquet": tables.load_parquet,
+    ".parquet": shards.load_parquet,
     ".mtx": sparse_tables.load_mtx,
     ".h5ad": sparse_tables.load_h5ad,
 }
@@ -138,18 +126,23 @@ def load(
     size = images.check_size(size)
     again = reading if isinstance(reading, TableReading) else None
     wanted = Wanted(labels, id, text, columns, ignore, missing, transpose, again)
+    outside = replace(wanted, labels=arrays.NO_LABELS)  # where a file has the labels
     if not isinstance(spec, str | Path):
-        return _load_frame(spec, wanted)
+        if (label_file := label_files.file_of(labels or "")) is None:
+            return tables.load_frame(spec, wanted)
+        return label_files.with_labels(tables.load_frame(spec, outside), label_file)
     named = isinstance(spec, str) and spec in NAMED
     path = Path(spec).expanduser()
-    shards.check_sample(sample)
+    if sample is not None and sample < 1:
+        raise InputError(f"sample={sample} is not allowed: a number of rows of at least 1.")
     try:
         files = [] if named else shards.shard_files(path)
     except OSError as error:
         raise _cannot_read(spec, error) from None
     if sample is not None and path.suffix.lower() == ".parquet" and path.is_file():
         files = [path]
-    if named or (files or [path])[0].suffix.lower() not in TABLES:
+    first = (files or [path])[0]
+    if named or first.suffix.lower() not in TABLES:
         wanted.refuse(spec)
     shown = reading if isinstance(reading, images.Reading) else None
     how = {"page": page, "channels": channels, "strict": strict}
@@ -162,11 +155,19 @@ def load(
             f"{given[0]} is for folders of images, and has no effect on {spec}; leave it out."
         )
     try:
+        label_file = None if named else _label_file(first, labels)
+        inside = wanted if label_file is None else outside
         if files:
-            data = _load_shards(path, files, wanted, options, sample, seed)
+            where = path if path.is_dir() else path.parent
+            name = path if path.is_file() else where.resolve().name
+            data = _call(shards.load_shards, path, options, name, files, inside, sample, seed)
         else:
-            load_one = _load_named if named else _load
-            data = shards.take(load_one(path, wanted, options), sample, seed)
+            data = (_load_named if named else _load)(path, inside, options)
+        if label_file is not None:
+            data = label_files.with_labels(data, label_file)
+        if data.X.ndim > 3:
+            data = replace(data, X=images.channels_first(data.X, str(path)))
+        data = data if files else shards.take(data, sample, seed)
     except OSError as error:
         raise _cannot_read(spec, error) from None
     if data.reading is None:  # neither files of images nor a table
@@ -193,31 +194,6 @@ def _load_named(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     return _call(NAMED[name], name, options)
 
 
-def _load_shards(
-    path: Path,
-    files: Sequence[Path],
-    wanted: Wanted,
-    options: dict[str, Any],
-    sample: int | None,
-    seed: int,
-) -> Dataset:
-    label_file = _label_file(files[0], wanted.labels)
-    wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
-    name = path.stem if path.is_file() else (path if path.is_dir() else path.parent).resolve().name
-    data = _call(shards.load_shards, path, options, name, files, wanted, sample, seed)
-    if label_file:
-        data = label_files.with_labels(data, label_file)
-    return replace(data, X=images.channels_first(data.X, str(path)))
-
-
-def _load_frame(frame: Any, wanted: Wanted) -> Dataset:
-    file = None if wanted.labels is None else label_files.file_of(wanted.labels)
-    if file is None:
-        return tables.load_frame(frame, wanted)
-    data = tables.load_frame(frame, replace(wanted, labels=arrays.NO_LABELS))
-    return label_files.with_labels(data, file)
-
-
 def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         close = get_close_matches(str(path), NAMED, 1, 0.7)
@@ -226,34 +202,27 @@ def _load(path: Path, wanted: Wanted, options: dict[str, Any]) -> Dataset:
             f"no such file or folder: {path}.{hint} Give the path of {KINDS}, or the name of a "
             f"dataset: {' or '.join(NAMED)}."
         )
-    label_file = _label_file(path, wanted.labels)
     kind = path.suffix.lower()
     if path.is_dir():
-        data = _call(folders.load_folder, path, options, path)
-    elif not path.is_file():
+        return _call(folders.load_folder, path, options, path)
+    if not path.is_file():
         raise InputError(f"{path} is neither a file nor a folder; give {KINDS}.")
-    elif kind == ".npy":
-        data = _call(arrays.load_npy, path, options, path)
-    elif kind == ".txt":
-        data = _call(text_files.load_txt, path, options, path)
-    elif kind == ".npz" and arrays.is_sparse(path):
-        data = sparse_tables.load_sparse_npz(path)
-    elif kind in ARRAYS:
-        inside = arrays.NO_LABELS if label_file else wanted.labels
-        data = _call(ARRAYS[kind], path, {"labels": inside, **options}, path)
-    elif kind in TABLES:
-        wanted = replace(wanted, labels=arrays.NO_LABELS) if label_file else wanted
-        data = _call(TABLES[kind], path, options, path, wanted)
-    elif kind in images.suffixes():
+    if kind == ".npy":
+        return _call(arrays.load_npy, path, options, path)
+    if kind == ".txt":
+        return _call(text_files.load_txt, path, options, path)
+    if kind == ".npz" and arrays.is_sparse(path):
+        return sparse_tables.load_sparse_npz(path)
+    if kind in ARRAYS:
+        return _call(ARRAYS[kind], path, {"labels": wanted.labels, **options}, path)
+    if kind in TABLES:
+        return _call(TABLES[kind], path, options, path, wanted)
+    if kind in images.suffixes():
         raise InputError(
             f"{path} is a single image; give the folder that the images are in, such as "
             f"{path.parent}."
         )
-    else:
-        raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
-    if label_file:
-        data = label_files.with_labels(data, label_file)
-    return data if data.X.ndim < 3 else replace(data, X=images.channels_first(data.X, str(path)))
+    raise InputError(f"{path}: dcfsc does not read files of this kind; give {KINDS}.")
 
 
 def _label_file(path: Path, labels: str | None) -> Path | None:
@@ -264,7 +233,7 @@ def _label_file(path: Path, labels: str | None) -> Path | None:
         return file
     if path.is_dir() and labels == folders.FOLDERS:
         return None
-    if path.is_dir() or path.suffix.lower() in (".npy", ".txt"):
+    if path.is_dir() or (path.is_file() and path.suffix.lower() in (".npy", ".txt")):
         raise InputError(
             f"labels={labels!r} is not a file; for {path} give the path of an .npy or .csv file "
             f"with one label per sample{', or folders' if path.is_dir() else ''}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,12 +15,12 @@ import numpy as np
 from dcfsc.errors import InputError
 from dcfsc.io import images, streamed
 from dcfsc.io.arrays import numeric
-from dcfsc.io.dataset import Dataset
+from dcfsc.io.dataset import Dataset, refuse_bomb
 from dcfsc.io.image_stream import StreamedImages
-from dcfsc.io.table_columns import LEAST_COUNTED, Table, Wanted
-from dcfsc.io.table_reading import TableReading, texts
+from dcfsc.io.table_columns import LEAST_COUNTED, Kind, Table, Wanted
+from dcfsc.io.table_reading import TableReading, common_type, texts
 from dcfsc.io.table_samples import to_dataset
-from dcfsc.io.tables import ParquetTable, arrow_errors, reading_of, refuse_long_runs
+from dcfsc.io.tables import arrow_errors, described, reading_of
 
 SUFFIXES = (".parquet", ".npy")
 ARRAY_ROWS = 4096  # of an .npy file that are one group
@@ -51,7 +52,7 @@ def shard_files(spec: str | Path) -> list[Path]:
     return files
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shard:
     """One file: how many rows its groups have, and the bytes of the largest."""
 
@@ -65,6 +66,27 @@ class Shard:
     def n(self) -> int:
         return sum(self.groups)
 
+    def check(self, columns: Sequence[str]) -> None:
+        if absent := [name for name in columns if name not in self.schema.names]:
+            raise InputError(f"{self.path} lacks the column {absent[0]!r} of other shards.")
+
+    def dtype(self, columns: Sequence[str]) -> np.dtype:
+        """The type of these columns: of integers, floats unless statistics say none is missing."""
+        self.check(columns)
+        nullable = {name for name in columns if self.schema.field(name).nullable}
+        lacks = {*nullable}
+        for j in range(self.metadata.num_columns):
+            path = self.metadata.schema.column(j).path
+            name = path if path in nullable else path.split(".")[0]  # of a list, its values
+            parts = (self.metadata.row_group(g).column(j) for g in range(len(self.groups)))
+            if name in lacks and all(_is_whole(part.statistics) for part in parts):
+                lacks.remove(name)
+        return common_type(self.schema, columns, lacks)
+
+
+def _is_whole(statistics: Any) -> bool:
+    return statistics is not None and statistics.has_null_count and not statistics.null_count
+
 
 def open_shard(path: Path) -> Shard:
     if path.suffix.lower() == ".npy":
@@ -74,11 +96,22 @@ def open_shard(path: Path) -> Shard:
     import pyarrow.parquet as pq
 
     with arrow_errors(path), pq.ParquetFile(path) as file:
-        refuse_long_runs(path, file.metadata)
+        _refuse_long_runs(path, file.metadata)
         parts = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
         largest = max((part.total_byte_size for part in parts), default=0)
         sizes = tuple(part.num_rows for part in parts)
         return Shard(path, sizes, largest, file.schema_arrow, file.metadata)
+
+
+def _refuse_long_runs(path: Path, metadata: Any) -> None:
+    """A run of equal values takes a few bytes, however long it is.
+
+    What the file says of its columns one by one is not asked for: where it is damaged, Arrow ends
+    the process.
+    """
+    encoded = sum(metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups))
+    packed = min(path.stat().st_size, max(0, encoded))  # the rest may be padding
+    refuse_bomb(path, packed, 8 * metadata.num_rows * metadata.num_columns)
 
 
 def _opened(shard: Shard) -> Any:
@@ -120,11 +153,18 @@ class Group:
 
     def read(self, columns: Sequence[str]) -> Any:
         """The columns of a .parquet file, as a table."""
-        if absent := [name for name in columns if name not in self.shard.schema.names]:
-            raise InputError(f"{self.shard.path} lacks the column {absent[0]!r} of other shards.")
+        self.shard.check(columns)
         with arrow_errors(self.shard.path), _opened(self.shard) as file:
             table = file.read_row_group(self.number, columns=list(columns))
             return table if self.rows is None else table.take(self.rows)
+
+    def start(self, columns: Sequence[str]) -> Any:
+        """The first rows of these columns, whichever of them are chosen."""
+        import pyarrow as pa
+
+        how: Any = {"row_groups": [self.number], "columns": list(columns)}
+        with arrow_errors(self.shard.path), _opened(self.shard) as file:
+            return pa.table(next(file.iter_batches(batch_size=LEAST_COUNTED, **how)))
 
     def array(self) -> np.ndarray:
         """The rows of an .npy file."""
@@ -133,12 +173,22 @@ class Group:
         return block if self.rows is None else block[self.rows]
 
 
+def load_parquet(path: Path, wanted: Wanted) -> Dataset:
+    """Read numeric columns, or one column whose cells are vectors of one length."""
+    with arrow_errors(path):
+        return load_shards(path, [path], wanted)
+
+
 def load_shards(
-    name: str, files: Sequence[Path], wanted: Wanted, sample: int | None = None, seed: Any = 0
+    name: Path | str,
+    files: Sequence[Path],
+    wanted: Wanted,
+    sample: int | None = None,
+    seed: Any = 0,
 ) -> Dataset:
     """The samples of all shards, or so many of them; large ones are streamed by row groups."""
     shards = [open_shard(file) for file in files]
-    groups = [Group(shard, g) for shard in shards for g in range(len(shard.groups))]
+    groups = [Group(s, g) for s in shards for g, rows in enumerate(s.groups) if rows]
     note = ""
     if sample is not None and sample < sum(map(len, groups)):
         chosen = _drawn(shards, sample, np.random.RandomState(seed))
@@ -149,16 +199,15 @@ def load_shards(
         if len(chosen) < len(groups):
             note += "; a class may be missing if the rows of a file are sorted by class"
         groups = chosen
+    if not groups:
+        raise InputError(f"{name} has no rows.")
     if shards[0].schema is None:
-        data = _of_arrays(name, groups)
+        first = groups[0].array()
+        X = GroupRows(str(name), groups, Group.array, first.shape[1:], first.dtype)
+        data = Dataset(str(name), X.unless_small())
     else:
         data = to_dataset(ShardTable(name, groups), wanted)
     return replace(data, notes="; ".join(filter(None, [note, data.notes])))
-
-
-def check_sample(sample: int | None) -> None:
-    if sample is not None and sample < 1:
-        raise InputError(f"sample={sample} is not allowed: a number of rows of at least 1.")
 
 
 def take(data: Dataset, sample: int | None, seed: Any = 0) -> Dataset:
@@ -205,39 +254,35 @@ def _drawn(shards: Sequence[Shard], sample: int, rng: np.random.RandomState) -> 
 class ShardTable(Table):
     """Row groups of tables with the same columns, of which only those that are needed are read."""
 
-    def __init__(self, name: str, groups: Sequence[Group]):
-        if not groups:
-            raise InputError(f"{name} has no rows.")
+    def __init__(self, name: Path | str, groups: Sequence[Group]):
         self.source, self._groups, self.n = name, groups, sum(map(len, groups))
-        self.columns = ParquetTable(groups[0].shard.path).columns
+        self._schema = groups[0].shard.schema
+        # the row names that pandas stores beside the columns come first
+        columns = described(self._schema)
+        stored = [c for c in columns if re.fullmatch(r"__index_level_\d+__", c.name)]
+        named = [column for column in stored if column.kind == Kind.TEXT]
+        self.columns = [*named, *(column for column in columns if column not in stored)]
 
     def matrix(self, names: Sequence[str]) -> Any:
-        reading = reading_of(self._groups[0].shard.schema, names)
+        reading = reading_of(self._schema, names)
 
         def read(group: Group) -> np.ndarray:
             return reading.numbers(group.read(names), group.shard.path)
 
-        first = self.start(names)
-        # missing cells, which a later group may have, make integers floats
-        dtype = np.result_type(first, np.float32)
-        X = GroupRows(str(self.source), self._groups, read, first.shape[1:], dtype)
-        return X if X.nbytes > streamed.STREAM_BYTES else X[:]
+        first, groups = self.start(names), self._groups
+        X = GroupRows(str(self.source), groups, read, first.shape[1:], first.dtype)
+        if X.nbytes > streamed.STREAM_BYTES:
+            X.dtype = np.result_type(
+                *{shard.dtype(names) for shard in {group.shard for group in groups}}
+            )
+        return X.unless_small()
 
     def texts(self, name: str) -> list[str]:
         return [text for group in self._groups for text in texts(group.read([name]).column(0))]
 
     def start(self, names: Sequence[str]) -> np.ndarray:
-        first = self._groups[0]
-        table = first.read(names).slice(0, LEAST_COUNTED)
-        return reading_of(table.schema, names).numbers(table, first.shard.path)
-
-
-def _of_arrays(name: str, groups: Sequence[Group]) -> Dataset:
-    if not groups:
-        raise InputError(f"{name} has no rows.")
-    first = groups[0].array()
-    X = GroupRows(name, groups, Group.array, first.shape[1:], first.dtype)
-    return Dataset(name, X if X.nbytes > streamed.STREAM_BYTES else X[:])
+        table = self._groups[0].start(names)
+        return reading_of(table.schema, names).numbers(table, self.source)
 
 
 class GroupRows(streamed.Streamed):
@@ -255,6 +300,12 @@ class GroupRows(streamed.Streamed):
         self._last: tuple[int, np.ndarray] | None = None
         super().__init__(name, (sum(map(len, groups)), *shape), dtype)
 
+    def unless_small(self) -> GroupRows | np.ndarray:
+        """Itself, or the rows in memory, of the narrowest type that holds them."""
+        if self.nbytes > streamed.STREAM_BYTES:
+            return self
+        return np.concatenate([self._group(g) for g in range(len(self._groups))])
+
     @cached_property
     def _starts(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum([len(group) for group in self._groups])])
@@ -265,14 +316,11 @@ class GroupRows(streamed.Streamed):
             rows = self._read(self._groups[g])
             if rows.shape[1:] != self.shape[1:]:
                 raise InputError(
-                    f"{self._groups[g].shard.path} has samples of shape {rows.shape[1:]}, others "
-                    f"of {self.name} of {self.shape[1:]}."
+                    f"the samples of {self.name} differ in length: {self.shape[1:]}, and in "
+                    f"{self._groups[g].shard.path} {rows.shape[1:]}."
                 )
-            self._last = g, rows.astype(self.dtype, copy=False)
+            self._last = g, rows
         return self._last[1]
-
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._rows(np.arange(start, stop))
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         out = np.empty((len(indices), *self.shape[1:]), self.dtype)

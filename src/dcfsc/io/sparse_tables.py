@@ -11,7 +11,7 @@ from dcfsc.errors import InputError
 from dcfsc.io import streamed
 from dcfsc.io.dataset import Dataset, damage_in_one_line, encode_labels, refuse_bomb
 from dcfsc.io.table_columns import Wanted, as_labels
-from dcfsc.io.table_reading import TableReading, columns_named
+from dcfsc.io.table_reading import TableReading
 from dcfsc.progress import stage
 
 COMPONENTS = 200
@@ -105,8 +105,10 @@ def from_matrix(
                 f"{path}: the run is of leading components of a sparse matrix, which new samples "
                 "do not have; fit all samples together."
             )
-        matrix, names = _in_order(path, matrix, names, wanted.reading)
         reading = wanted.reading
+        if names is not None and reading.features not in ((), (*names,)):
+            matrix = matrix if isinstance(matrix, np.ndarray) else matrix.tocsc()
+            matrix, names = matrix[:, reading.order(names, path)], list(reading.features)
     notes = ""
     if sp.issparse(matrix):
         matrix = matrix.tocsr()
@@ -137,21 +139,6 @@ def from_matrix(
         notes=notes,
         feature_names=names,
         reading=reading,
-    )
-
-
-def _in_order(
-    path: Path, matrix: Any, names: list[str] | None, reading: TableReading
-) -> tuple[Any, list[str] | None]:
-    """The columns of the run, by their names."""
-    if names is None or not reading.features or names == list(reading.features):
-        return matrix, names
-    place = {name: j for j, name in enumerate(names)}
-    if absent := [name for name in reading.features if name not in place]:
-        raise InputError(f"{path} lacks {columns_named(absent)} of the run.")
-    order = [place[name] for name in reading.features]
-    return (matrix if isinstance(matrix, np.ndarray) else matrix.tocsc())[:, order], list(
-        reading.features
     )
 
 

@@ -43,15 +43,12 @@ class Streamed(ABC):
         self.dtype = np.dtype(dtype)
 
     @abstractmethod
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        """Rows in any order as a new array."""
+
     def _range(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as a new array."""
-
-    def _rows(self, indices: np.ndarray) -> np.ndarray:
-        """Rows in any order; read one by one unless a subclass knows better."""
-        out = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        for place, i in enumerate(indices.tolist()):
-            out[place] = self._range(i, i + 1)[0]
-        return out
+        return self._rows(np.arange(start, stop))
 
     @property
     def ndim(self) -> int:
@@ -183,9 +180,6 @@ class Taken(Streamed):
     def __init__(self, source: Streamed, rows: np.ndarray):
         self._source, self._taken = source, rows
         super().__init__(source.name, (len(rows), *source.shape[1:]), source.dtype)
-
-    def _range(self, start: int, stop: int) -> np.ndarray:
-        return self._source[self._taken[start:stop]]
 
     def _rows(self, indices: np.ndarray) -> np.ndarray:
         return self._source[self._taken[indices]]

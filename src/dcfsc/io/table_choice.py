@@ -13,19 +13,8 @@ import numpy as np
 
 from dcfsc.errors import InputError, OptionNeeded
 from dcfsc.io.arrays import LABEL_KEYS, NO_LABELS
-from dcfsc.io.table_columns import (
-    INDEX,
-    LEAST_COUNTED,
-    MIXED,
-    NUMBERS,
-    TEXT,
-    VECTOR,
-    Column,
-    Table,
-    Wanted,
-    unique,
-)
-from dcfsc.io.table_reading import DROP_ROWS, NAMED, TableReading, columns_named, named_as
+from dcfsc.io.table_columns import INDEX, LEAST_COUNTED, Column, Kind, Table, Wanted, unique
+from dcfsc.io.table_reading import DROP_ROWS, NAMED, TableReading, columns_named
 from dcfsc.io.texts import text_array
 
 PROSE = 3  # spaces in the example of a column that may be one of texts
@@ -105,7 +94,7 @@ class Choice:
         """The columns of an earlier table; others are of no interest."""
         wanted = [*reading.features, *([reading.vector] if reading.vector is not None else [])]
         absent = [name for name in wanted if name not in self.by_name]
-        numbers = [c.name for c in self.table.columns if c.kind == NUMBERS]
+        numbers = [c.name for c in self.table.columns if c.kind == Kind.NUMBERS]
         nameless = not self.named or all(name.isdecimal() for name in reading.features)
         if absent and nameless and not reading.vector and len(numbers) == len(wanted):
             wanted = numbers  # in order, as one of the two has no names
@@ -115,7 +104,7 @@ class Choice:
         self.features = [] if reading.vector is not None else wanted
         self.label = self._label([name for name in self.names if name not in wanted])
         for name in wanted:
-            self._fault_of(self.by_name[name], VECTOR if self.vector else NUMBERS)
+            self._fault_of(self.by_name[name], Kind.VECTOR if self.vector else Kind.NUMBERS)
 
     def _choose(self) -> None:
         exact, chosen = self._matching("columns", self.wanted.columns)
@@ -125,7 +114,7 @@ class Choice:
         left = [name for name in left if name not in (self.id, self.label)]
         if self.wanted.columns is not None:
             left = [name for name in chosen if name in left]
-        vectors = [name for name in left if self.by_name[name].kind == VECTOR]
+        vectors = [name for name in left if self.by_name[name].kind == Kind.VECTOR]
         if len(vectors) > 1:
             self.fault(f"{columns_named(vectors)} hold vectors; name one", columns=vectors[0])
         if vectors:
@@ -133,12 +122,12 @@ class Choice:
             self._left_out("beside the vectors", [name for name in left if name not in vectors])
             return
         for name in left:
-            if name in exact or self.by_name[name].kind == MIXED:
-                self._fault_of(self.by_name[name], NUMBERS)
+            if name in exact or self.by_name[name].kind == Kind.MIXED:
+                self._fault_of(self.by_name[name], Kind.NUMBERS)
         self.features = self._without_counts(
-            [name for name in left if self.by_name[name].kind == NUMBERS], exact
+            [name for name in left if self.by_name[name].kind == Kind.NUMBERS], exact
         )
-        aside = [self.by_name[name] for name in left if self.by_name[name].kind == TEXT]
+        aside = [self.by_name[name] for name in left if self.by_name[name].kind == Kind.TEXT]
         self._left_out("not numbers", [column.name for column in aside])
         if prose := next((c.name for c in aside if c.shown.count(" ") >= PROSE), None):
             self.notes.append(f"to cluster the texts of {prose!r}, add --text {quote(prose)}")
@@ -148,8 +137,10 @@ class Choice:
     def _choose_text(self, name: str) -> None:
         if name not in self.by_name:
             raise self._unknown(name)
-        if self.by_name[name].kind in (NUMBERS, VECTOR):
-            self.fault(f"column {name!r} holds no texts ({self.by_name[name].shown or NUMBERS})")
+        if self.by_name[name].kind in (Kind.NUMBERS, Kind.VECTOR):
+            self.fault(
+                f"column {name!r} holds no texts ({self.by_name[name].shown or Kind.NUMBERS})"
+            )
         self.text = name
         self.label = self._label([other for other in self.names if other != name])
 
@@ -237,7 +228,7 @@ class Choice:
             return reading.id if reading.id in self.by_name else None
         for name in self.names:
             unnamed = name == self.names[0] and INDEX.fullmatch(name)
-            if (name.lower() == "id" or unnamed) and self.by_name[name].kind == TEXT:
+            if (name.lower() == "id" or unnamed) and self.by_name[name].kind == Kind.TEXT:
                 values = self.table.texts(name)
                 if len({*values}) == len(values) and name != self.wanted.labels:
                     return name
@@ -269,7 +260,7 @@ class Transposed(Choice):
             raise InputError("id is for tables with samples in rows; leave it or transpose out.")
         super().__post_init__()
         self.columns, self.features = self.features, []
-        texts = [c.name for c in self.table.columns if c.kind == TEXT]
+        texts = [c.name for c in self.table.columns if c.kind == Kind.TEXT]
         self.named = bool(texts)
         names = unique(self.table.texts(texts[0])) if texts else []
         self.features = names or [str(i) for i in range(self.table.n)]
@@ -279,10 +270,7 @@ class Transposed(Choice):
             self.refuse()
         X, reading = np.asarray(self.table.matrix(self.columns)).T, self.wanted.reading
         if reading is not None:
-            place = {name: i for i, name in enumerate(self.features)}
-            if absent := [name for name in reading.features if name not in place]:
-                raise InputError(f"{self.table.source} lacks {named_as('row', absent)} of the run.")
-            X = X[:, [place[name] for name in reading.features]]
+            X = X[:, reading.order(self.features, self.table.source, "row")]
             self.features = list(reading.features)
         return np.ascontiguousarray(X), self.columns if self.table.named else None
 

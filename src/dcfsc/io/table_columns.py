@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,16 @@ from dcfsc.io.table_reading import MISSING, TableReading
 
 # what pandas calls a data frame's index when it reads or writes it as a column
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)?|__index_level_0__")
-NUMBERS, VECTOR, TEXT, MIXED = "numbers", "vector", "text", "mixed"
 LEAST_COUNTED = 10  # rows in which consecutive integers are no accident
+
+
+class Kind(StrEnum):
+    """What the cells of a column are."""
+
+    NUMBERS = "numbers"
+    VECTOR = "vector"
+    TEXT = "text"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Kind
     shown: str = ""
     fault: str = ""
     is_gap: bool = False

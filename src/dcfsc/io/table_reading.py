@@ -60,6 +60,13 @@ class TableReading:
         """The columns to read from a file; ids are not needed, texts are."""
         return [*self.features, *(name for name in (self.vector, self.text) if name is not None)]
 
+    def order(self, names: Sequence[str], source: object, kind: str = "column") -> list[int]:
+        """The places of the features among ``names``."""
+        place = {name: i for i, name in enumerate(names)}
+        if absent := [name for name in self.features if name not in place]:
+            raise InputError(f"{source} lacks {named_as(kind, absent)} of the run.")
+        return [place[name] for name in self.features]
+
     def numbers(self, table: Any, source: object) -> np.ndarray:
         """The features of a pyarrow table as (n, features), gaps as NaN."""
         self._check(table, source)
@@ -101,21 +108,14 @@ class TableReading:
         if X.dtype.kind != "f" or not (gaps := ~np.isfinite(X)).any():
             return X
         if len(self.medians) != X.shape[1]:
-            wrong = [
-                name for name, any_ in zip(self.features, gaps.any(axis=0), strict=False) if any_
-            ]
+            columns = zip(self.features, gaps.any(axis=0), strict=False)
+            wrong = [name for name, has_gaps in columns if has_gaps]
             where = f" in {columns_named(wrong)}" if wrong else ""
             raise InputError(
                 f"{source} has {gaps.sum():,} missing or infinite values{where}; fill them in, or "
                 "leave those rows out."
             )
         return fill(X, self.medians)
-
-    def ids(self, table: Any) -> list[str] | None:
-        """The ids of a pyarrow table's rows as text, if it has them."""
-        if self.id is None or self.id not in table.schema.names:
-            return None
-        return texts(table.column(self.id))
 
 
 def columns_named(names: Sequence[str]) -> str:
@@ -158,6 +158,7 @@ def common_type(schema: Any, features: Iterable[str], missing: Iterable[str]) ->
     kinds, missing = [], {*missing}
     for name in features:
         kind = schema.field(name).type
+        kind = kind.value_type if is_vector(kind) else kind
         if pt.is_boolean(kind):
             stored: Any = np.uint8
         else:

@@ -29,7 +29,6 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
     choice.refuse()
     if kept is not None:
         rows = kept.nonzero()[0].tolist()
-        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         ids, labels = (None if each is None else [each[i] for i in rows] for each in (ids, labels))
     y, names = None, None
     if labels is not None:

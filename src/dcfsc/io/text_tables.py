@@ -17,16 +17,7 @@ import numpy as np
 
 from dcfsc.errors import InputError
 from dcfsc.io.dataset import Dataset, unreadable
-from dcfsc.io.table_columns import (
-    LEAST_COUNTED,
-    MIXED,
-    NUMBERS,
-    TEXT,
-    Column,
-    Table,
-    Wanted,
-    unique,
-)
+from dcfsc.io.table_columns import LEAST_COUNTED, Column, Kind, Table, Wanted, unique
 from dcfsc.io.table_samples import to_dataset
 from dcfsc.io.text_layout import MARKS, MISSING, Layout, layout_of, lines_of, not_unicode
 
@@ -259,18 +250,18 @@ class TextTable(Table):
     def _column(self, name: str, seen: Seen, numbers: int) -> Column:
         if "." in seen.marks and self._commas:
             fault = f"column {name!r} has decimal points where there are decimal commas as well"
-            return Column(name, MIXED if seen.wrong <= numbers else TEXT, fault=fault)
+            return Column(name, Kind.MIXED if seen.wrong <= numbers else Kind.TEXT, fault=fault)
         if not seen.wrong:
-            return Column(name, NUMBERS if numbers else TEXT, "" if numbers else "empty")
+            return Column(name, Kind.NUMBERS if numbers else Kind.TEXT, "" if numbers else "empty")
         first = seen.examples[0]
         shown = repr(first if len(first) <= 40 else first[:37] + "...")
         written = all(re.fullmatch(WRITTEN, text) for text in seen.examples)
         if seen.wrong > numbers and not written:
-            return Column(name, TEXT, shown)
+            return Column(name, Kind.TEXT, shown)
         more = f" (and {seen.wrong - 1:,} more)" if seen.wrong > 1 else ""
         fault = f"row {self._row(seen.row):,}, column {name!r}: {shown} is not a number{more}"
         is_gap = all(text.lower() in MARKS for text in seen.examples)
-        return Column(name, MIXED, shown, fault, is_gap)
+        return Column(name, Kind.MIXED, shown, fault, is_gap)
 
     def _unreadable(self, error: Exception) -> InputError:
         if "straddling" in str(error):

@@ -102,10 +102,8 @@ class Details:
     texts: Annotated[np.ndarray, Kind("U", "T")] = field(default_factory=_none)
     words: Annotated[np.ndarray, Kind("U", "W")] = field(default_factory=_none)
     word_counts: Annotated[np.ndarray, Kind("i", "hW", 0)] = field(default_factory=_none)
-    values: Annotated[np.ndarray, Kind("f", "Tg")] = field(default_factory=lambda: np.zeros((0, 0)))
-    value_names: Annotated[np.ndarray, Kind("U", "g")] = field(
-        default_factory=lambda: np.zeros(0, "U")
-    )
+    values: Annotated[np.ndarray, Kind("f", "Tg")] = field(default_factory=_none)
+    value_names: Annotated[np.ndarray, Kind("U", "g")] = field(default_factory=_none)
 
     def __post_init__(self) -> None:
         sides: dict[str, int] = {str(i): i for i in (2, 3, 4)}

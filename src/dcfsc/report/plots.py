@@ -108,10 +108,7 @@ def plot_history(estimator_or_history: Any, column: str = "loss", ax: Any = None
 
 
 def plot_embedding(
-    estimator: Any,
-    labels: Any = None,
-    ax: Any = None,
-    names: Mapping[int, str] | None = None,
+    estimator: Any, labels: Any = None, ax: Any = None, names: Mapping[int, str] | None = None
 ) -> Axes:
     """The map of the report: the spectral embedding in a plane, the clusters around a circle.
 

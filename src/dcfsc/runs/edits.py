@@ -111,10 +111,8 @@ class Edits:
 
     def _is_split(self, cluster: int) -> bool:
         """Whether a cluster of the fit was split, and the rest of it has its number."""
-        return cluster < self.n_clusters and (self.place[cluster] == cluster).tolist() == [
-            True,
-            False,
-        ]
+        first, second = self.place[cluster] if cluster < self.n_clusters else (-1, -1)
+        return bool(first == cluster != second)
 
     def _next(self) -> int:
         return int(self.place.max()) + 1

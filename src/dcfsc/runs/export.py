@@ -82,10 +82,8 @@ def export_run(
             "--absolute-paths is for tables, and has no effect on folders; leave it out."
         )
     run = read_run(folder)
-    if to == "folders":
-        target = out or folders_of(folder)
-    else:
-        target = out or folder / {"csv": CSV, "parquet": PARQUET}[to]
+    places = {"folders": folders_of(folder), "csv": folder / CSV, "parquet": folder / PARQUET}
+    target = out or places[to]
     if to == "folders":
         open_export(target, run, overwrite=overwrite)  # before files are looked at
     samples = read_samples(run, need_details=to == "parquet")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -127,8 +128,6 @@ def write_folders(
 ) -> None:
     """A folder for each cluster, with links to the samples' files, or copies; all or nothing."""
     read = [*inputs, *{Path(file).parent for file in files.values()}]
-    options = {"overwrite": overwrite, "inputs": read}
-    export = open_export(target, run, **options)  # type: ignore[arg-type]
     missing = [file for file in files.values() if not os.path.exists(file)]
     if missing:
         raise InputError(
@@ -136,8 +135,7 @@ def write_folders(
             "them back, say with --data where they are, or fit again."
         )
     titles = folder_names(edits)
-    with _writing(export.folder, copy):
-        export = open_export(target, run, **options)  # type: ignore[arg-type]
+    with _writing(target, run, copy, overwrite=overwrite, inputs=read) as export:
         places = _places(files, clusters, titles)
         new, moves = export.moved(edits, titles, {*map(_one_on_disk, places.values())})
         removes = export.known.files.keys() - export.new.keys() | moves.keys()
@@ -161,9 +159,8 @@ def sort_new(target: Path, run: Run, data: Dataset, labels: np.ndarray, *, copy:
     inputs = [Path(top), *(run.folder / name for name in READ)]
     edits = read_edits(run)
     titles, halves = folder_names(edits), edits.place.ravel().tolist()
-    folder = open_export(target, run, overwrite=True, inputs=inputs).folder
-    with _writing(folder, copy):
-        export = open_export(target, run, overwrite=True, inputs=inputs)
+    with _writing(target, run, copy, overwrite=True, inputs=inputs) as export:
+        folder = export.folder
         if export.known.files and export.record is None:
             raise InputError(
                 f"{folder} was made by an earlier dcfsc; export to it again, with --overwrite."
@@ -194,11 +191,12 @@ def sort_new(target: Path, run: Run, data: Dataset, labels: np.ndarray, *, copy:
 
 
 @contextmanager
-def _writing(folder: Path, copy: bool) -> Iterator[None]:
-    """Around what fills the folder, which is held."""
+def _writing(target: Path, run: Run, copy: bool, **options: Any) -> Iterator[Export]:
+    """The export in a folder, which is held while it is filled."""
+    folder = open_export(target, run, **options).folder
     try:
         with reserved(folder), held(folder), write_errors(folder):
-            yield
+            yield open_export(target, run, **options)
     except InputError as error:
         if not copy and isinstance(error.__cause__, NotImplementedError | PermissionError):
             raise InputError(f"{error} If links cannot be made, add --copy.") from error

@@ -44,14 +44,8 @@ DETAILS, REPORT, PREDICTIONS = "details.npz", "report.html", "predictions.csv"
 EDITS, CSV, PARQUET = "edits.json", "export.csv", "export.parquet"
 CLUSTERS, DIFFERENCES = "clusters.csv", "differences.csv"  # as edited
 CHECKPOINT = "checkpoint.safetensors"
-REPLACED = (
-    MODEL,
-    FEATURES,
-    DETAILS,
-    REPORT,
-    CLUSTERS,
-    DIFFERENCES,
-)  # by a fit, with the record and the labels
+# by a fit, with the record and the labels
+REPLACED = (MODEL, FEATURES, DETAILS, REPORT, CLUSTERS, DIFFERENCES)
 READ = (LIST, RECORD, LABELS, MODEL, FEATURES, DETAILS, EDITS)  # by the commands on a run
 FIELDS = {"identity", "phase", "step"}  # of a checkpoint
 ROOM_BYTES = 1 << 20

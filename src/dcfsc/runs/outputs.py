@@ -46,10 +46,7 @@ def adopt_held(run: Path) -> None:
     """The same, by who holds the folder."""
     if is_listed(run):
         return
-    files = {name: run / name for name in MARKS}
-    names = [
-        name
-        for name, file in files.items()
-        if file.is_file() and not file.is_symlink() and MARKS[name] in file.read_bytes()
-    ]
+    files = [run / name for name in MARKS]
+    kept = [file for file in files if file.is_file() and not file.is_symlink()]
+    names = [file.name for file in kept if MARKS[file.name] in file.read_bytes()]
     Filled(RUN, {name: [str(digest(run / name))] for name in (RECORD, *names)}).write(run)

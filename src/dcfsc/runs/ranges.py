@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-LOOKED_AT = 20_000  # rows of the fit
+LOOKED_AT, VALUES = 20_000, 1 << 22  # rows of the fit, and values in them
 TAIL, MARGIN, ROUNDING = 0.005, 0.25, 1e-3
 FEW = 0.05  # of the values of a column may lie outside; of the fit's own it is 0.01 at most
 
@@ -20,7 +20,8 @@ def column_ranges(X: Any) -> list[list[float]] | None:
     """
     if X.ndim != 2:
         return None
-    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), LOOKED_AT)).astype(np.int64))
+    most = min(len(X), LOOKED_AT, max(1, VALUES // X.shape[1]))
+    rows = np.unique(np.linspace(0, len(X) - 1, most).astype(np.int64))
     low, high = np.quantile(np.asarray(X[rows], np.float64), (TAIL, 1.0 - TAIL), axis=0)
     margin = MARGIN * (high - low) + ROUNDING * np.maximum(np.abs(low), np.abs(high))
     return [[float(f"{v:.5g}") for v in side.tolist()] for side in (low - margin, high + margin)]
