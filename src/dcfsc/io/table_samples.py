@@ -28,6 +28,7 @@ def to_dataset(table: Table, wanted: Wanted) -> Dataset:
     labels = choice.labels()
     choice.refuse()
     if kept is not None:
+        ids = ids or [str(table.row(i)) for i in range(table.n)]  # to tell which rows are left
         rows = kept.nonzero()[0].tolist()
         ids, labels = (None if each is None else [each[i] for i in rows] for each in (ids, labels))
     y, names = None, None
