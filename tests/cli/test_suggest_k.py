@@ -155,11 +155,12 @@ def test_samples_that_are_not_finite(npz: Path, data: Dataset, tmp_path: Path) -
         assert "NaN" in result.stderr
 
 
-def test_clear_means_twice_the_next() -> None:
+def test_clear_means_twice_the_next_and_something_to_see() -> None:
     def said(*scores: float) -> str:
         return clarity([{"score": score} for score in scores]).split(":")[0]
 
     assert said(4.0, 2.0) == "clear"
     assert said(3.9, 2.0) == "not clear"
-    assert said(0.1) == "clear"
+    assert said(2.0, 0.0) == "clear"
+    assert said(1.9) == "not clear"
     assert said(-3.0, -4.0) == "not clear"
