@@ -40,7 +40,17 @@ extensions = [
 exclude_patterns = ["_build", "_extensions", "figures", "gallery"]
 
 # The scripts of gallery/ run in every build, and an error in one fails it. Pages go to examples/.
-ORDER = ["light", "digits", "table", "photographs", "motion", "methods", "many_points", "affinity"]
+ORDER = [
+    "light",
+    "digits",
+    "table",
+    "photographs",
+    "texts",
+    "motion",
+    "methods",
+    "many_points",
+    "affinity",
+]
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",

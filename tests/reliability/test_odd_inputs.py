@@ -187,7 +187,8 @@ def test_names_that_are_no_text_are_written_readably(tmp_path):
     for i in range(8):
         picture(top + b"/class \xff%d/\xfe%d.png" % (i % 2, i), i)
     data, out = os.fsdecode(top), tmp_path / "run"
-    done = dcfsc("fit", data, "-k", 2, "--device", "cpu", "--out", out)
+    words = ("--device", "cpu", "--out", out, "--labels", "folders")
+    done = dcfsc("fit", data, "-k", 2, *words)
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     assert "\\xff\\xfe: 8 samples" in done.stdout
@@ -199,7 +200,7 @@ def test_names_that_are_no_text_are_written_readably(tmp_path):
     assert rows[7]["true_label"] == "class \\xff1"
     assert "class \\xff0" in (out / "report.html").read_text(encoding="utf-8")
     assert dcfsc("report", out).exit_code == 0
-    again = dcfsc("predict", out, data)
+    again = dcfsc("predict", out, data, "--labels", "folders")
     assert again.exit_code == 0, again.output
     assert "class \\xff1" in (out / "predictions.csv").read_text(encoding="utf-8")
     # a record that holds such a name all the same
@@ -249,7 +250,7 @@ def test_a_run_with_formulas_for_classes_is_read_back(tmp_path):
     for i in range(6):
         picture(tmp_path / "data" / ("=1+1" if i < 3 else "@x") / f"{i}.png", i)
     out = tmp_path / "run"
-    common = ("--device", "cpu", "-q")
+    common = ("--device", "cpu", "-q", "--labels", "folders")
     fit = dcfsc("fit", tmp_path / "data", "-k", 2, "--no-report", "--out", out, *common)
     assert fit.exit_code == 0, fit.output
     assert "'=1+1\n" in (out / "labels.csv").read_text()
@@ -318,8 +319,8 @@ def test_an_empty_file_ends_it_without_a_look_at_the_others(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("a,label,label", "2 columns that may be the labels, 'label' and 'label'; rename them"),
-        ("y,a,Label", "'y' and 'Label'; pass labels='NAME'"),
+        ("a,label,label", "several columns 'label'; rename them"),
+        ("y,a,Label", "columns 'y', 'Label' may be the labels; name one, or none"),
     ],
 )
 def test_two_columns_of_labels(header, message, tmp_path):
@@ -351,7 +352,7 @@ def test_numbers_of_python_are_none_in_a_table(cell, line, tmp_path):
         pytest.skip("text above a number is a header")
     rows[line - 1][1] = cell
     (tmp_path / "t.csv").write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=f"line {line}, column '1': '{cell}' is not a number"):
+    with pytest.raises(InputError, match=f"row {line}, column '1': '{cell}' is not a number"):
         load(tmp_path / "t.csv")
 
 

@@ -19,7 +19,7 @@ def test_nothing_of_somebodys_is_lost(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     found = json.loads((tmp_path / "found.json").read_text())["figures"]
     assert found["wrong"] == [], done.stderr
-    assert len(found["commands"]) == 24
+    assert len(found["commands"]) == 25
     assert found["targets"] == 61
     assert found["total"]["done"] > 25
     assert found["total"]["refused"] > 25

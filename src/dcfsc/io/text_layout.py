@@ -94,7 +94,7 @@ def layout_of(
     if header and second is not None and len(second) == len(first) + 1 and second[-1]:
         first = ["", *first]  # R gives the row names no header
     columns = first if header else [str(i) for i in range(len(first))]
-    for name in (wanted.labels, wanted.id):
+    for name in (wanted.labels, wanted.id, *(LABEL_KEYS if wanted.labels is None else ())):
         if name is not None and columns.count(name) > 1:
             raise InputError(f"{source} has several columns {name!r}; rename them.")
     notes = []
