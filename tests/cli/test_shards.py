@@ -51,6 +51,7 @@ def error(found: dict[str, int], truth: dict[str, int]) -> float:
     return clustering_error(np.array([truth[k] for k in keys]), np.array([found[k] for k in keys]))
 
 
+@pytest.mark.slow
 def test_shards_from_suggest_k_to_a_later_shard(truth: dict[str, int]) -> None:
     suggested = json.loads(
         dcfsc("suggest-k", "shards", *ID, "--sample", "600", "--max-k", "8", "--json")

@@ -29,6 +29,7 @@ def fitted(X, representation="auto"):
     return model.fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype", "representation"),
     [
