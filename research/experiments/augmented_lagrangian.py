@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dcfsc.estimators import LRR
 from dcfsc.self_expression import ExplicitCoefficients, Solution
-from dcfsc.self_expression.low_rank import shrink_rows, shrink_singular_values
+from dcfsc.self_expression.low_rank import shrink_singular_values
 
 MU, RHO, MOST_MU = 1e-6, 1.1, 1e10  # the penalty's first value, growth and bound
 TOL = 1e-8  # largest violation of a constraint
@@ -41,7 +41,7 @@ def inexact_augmented_lagrangian(
         J, _ = shrink_singular_values(C + Y_J / mu, 1 / mu)
         C = ((T - E + Y_E / mu) * S + J - Y_J / mu) / weight
         unexplained = T - C * S
-        E = shrink_rows(unexplained + Y_E / mu, lam / mu)
+        E = _shrink_rows(unexplained + Y_E / mu, lam / mu)
         violated_E, violated_J = unexplained - E, C - J
         Y_E += mu * violated_E
         Y_J += mu * violated_J
@@ -49,6 +49,11 @@ def inexact_augmented_lagrangian(
         mu = min(MOST_MU, RHO * mu)
     operator = ExplicitCoefficients((J @ V.T).to(Z.dtype))
     return Solution(operator, n_iter, residual, residual <= tol)
+
+
+def _shrink_rows(E: Tensor, threshold: float) -> Tensor:
+    size = torch.linalg.vector_norm(E, dim=1, keepdim=True)
+    return E * (1 - threshold / size.clamp_min(threshold))
 
 
 @dataclass(eq=False, repr=False)

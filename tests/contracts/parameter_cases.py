@@ -224,6 +224,7 @@ ESTIMATORS: Cases = {
             **SHALLOW,
             "l1": (100.0, 1.0, "output"),
             "l2": (None, 0.01, "output", {"l1": 1.0}),
+            "outliers": (True, False, "output"),
             "max_iter": (1000, 2, "output"),
         },
     ),
@@ -262,6 +263,7 @@ ESTIMATORS: Cases = {
         {
             **SHALLOW,
             "lam": (1.0, 3.0, "output"),
+            "norm": ("l21", "l1", "output"),
             "max_iter": (2000, 2, "output"),
         },
     ),

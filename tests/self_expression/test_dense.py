@@ -39,6 +39,10 @@ def with_gross_errors(Z, share=0.05, seed=0):
     return Z + hit * normal(*Z.shape, seed=seed + 1), hit
 
 
+def ridge_value(C, Z, l1):
+    return float(C.square().sum() / 2 + l1 / 2 * (Z - C @ Z).square().sum())
+
+
 def robust_value(C, D, E, Z, l1, l2):
     fit = l1 / 2 * (Z - D - E).square().sum()
     return float(C.square().sum() / 2 + fit + l2 * E.abs().sum())
@@ -46,6 +50,60 @@ def robust_value(C, D, E, Z, l1, l2):
 
 def wrong_edges(C, labels):
     return float(C[labels[:, None] != labels].abs().max())
+
+
+# ---- without outliers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "d"), [(18, 8), (12, 20)])
+@pytest.mark.parametrize("l1", [0.5, 20.0])
+def test_ridge_attains_the_optimum_of_a_general_convex_solver(n, d, l1):
+    cp = pytest.importorskip("cvxpy")
+    Z = normal(n, d) / 3
+    result = dense_self_expression(Z, l1, outliers=False)
+    C = cp.Variable((n, n))
+    fit = cp.sum_squares(Z.numpy() - C @ Z.numpy())
+    optimum = cp.Problem(cp.Minimize(cp.sum_squares(C) / 2 + l1 / 2 * fit)).solve()
+    assert result.objective == pytest.approx(optimum, rel=1e-6)
+    assert ridge_value(result.coefficients, Z, l1) == pytest.approx(result.objective)
+    torch.testing.assert_close(result.coefficients, torch.tensor(C.value), atol=1e-5, rtol=0)
+    assert result.clean is None
+    assert result.error is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1000), n=st.integers(1, 30), d=st.integers(1, 30), e=st.floats(-6, 6))
+def test_ridge_equals_the_spectral_formula_over_twelve_orders_of_l1(seed, n, d, e):
+    Z = normal(n, d, seed=seed)
+    l1 = 10**e / float(Z.square().sum(1).mean())
+    V, s, _ = torch.linalg.svd(Z, full_matrices=False)
+    expected = (V * (s**2 / (s**2 + 1 / l1))) @ V.T
+    C = dense_self_expression(Z, l1, outliers=False).coefficients
+    torch.testing.assert_close(C, expected, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize(("n", "d"), [(150, 30), (150, 400)])
+def test_ridge_has_a_zero_gradient(n, d):
+    Z = normal(n, d)
+    C = dense_self_expression(Z, 0.3, outliers=False).coefficients
+    gradient = C - 0.3 * (Z - C @ Z) @ Z.T
+    assert float(gradient.abs().max()) < 1e-10
+
+
+@pytest.mark.parametrize("d", [6, 60])
+def test_ridge_without_noise_tends_to_the_block_diagonal_projector(d):
+    Z, labels = union_of_subspaces(12, d, [2, 3])
+    Z = torch.cat([Z, Z[:1], torch.zeros(1, d)])  # a duplicate and a zero sample
+    V = torch.linalg.svd(Z)[0][:, :5]
+    for l1 in (1e9, 1e30):
+        C = dense_self_expression(Z, l1, outliers=False).coefficients
+        torch.testing.assert_close(C, V @ V.T, atol=1e-7, rtol=0)
+        assert wrong_edges(C[:24, :24], labels) < 1e-7
+        assert not C[25].any()
+        torch.testing.assert_close(C[24], C[0], atol=1e-7, rtol=0)
+
+
+# ---- with outliers -------------------------------------------------------------------------------
 
 
 def published_iteration(X, l1, l2, steps):
@@ -148,38 +206,51 @@ def test_outliers_are_found_and_the_clean_code_has_no_wrong_edge():
     assert float(right) > 3 * float(wrong)
 
 
-def test_invariance_to_scale_and_order():
+# ---- both ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outliers", [True, False])
+def test_invariance_to_scale_and_order(outliers):
     Z, _ = with_gross_errors(union_of_subspaces(20, 15, [2, 3], noise=0.02)[0])
-    base = dense_self_expression(Z, 20.0, 1.0)
+    base = dense_self_expression(Z, 20.0, 1.0, outliers=outliers)
     s = 255.0
-    scaled = dense_self_expression(s * Z, 20.0 / s**2, 1.0 / s)
+    scaled = dense_self_expression(s * Z, 20.0 / s**2, 1.0 / s, outliers=outliers)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
-    permuted = dense_self_expression(Z[order], 20.0, 1.0).coefficients
+    permuted = dense_self_expression(Z[order], 20.0, 1.0, outliers=outliers).coefficients
     torch.testing.assert_close(scaled.coefficients, base.coefficients, atol=1e-8, rtol=0)
     torch.testing.assert_close(permuted, base.coefficients[order][:, order], atol=1e-8, rtol=0)
     assert scaled.objective == pytest.approx(base.objective)
-    torch.testing.assert_close(scaled.error, s * base.error, atol=1e-6, rtol=0)
+    if outliers:
+        torch.testing.assert_close(scaled.error, s * base.error, atol=1e-6, rtol=0)
+    else:
+        rotation = torch.linalg.qr(normal(15, 15, seed=5)).Q
+        rotated = dense_self_expression(Z @ rotation, 20.0, outliers=False).coefficients
+        torch.testing.assert_close(rotated, base.coefficients)
 
 
+@pytest.mark.parametrize("outliers", [True, False])
 @pytest.mark.parametrize("shape", [(1, 5), (5, 1), (1, 1), (9, 3), (3, 9)])
-def test_little_data_zero_data_and_zero_rows(shape):
-    result = dense_self_expression(normal(*shape), 10.0)
+def test_little_data_zero_data_and_zero_rows(outliers, shape):
+    result = dense_self_expression(normal(*shape), 10.0, outliers=outliers)
     assert result.converged
     assert result.coefficients.shape == (shape[0], shape[0])
     assert bool(torch.isfinite(result.coefficients).all())
-    nothing = dense_self_expression(torch.zeros(shape))
+    nothing = dense_self_expression(torch.zeros(shape), outliers=outliers)
     assert nothing.objective == 0
     assert not nothing.coefficients.any()
     Z = torch.cat([normal(*shape), torch.zeros(1, shape[1])])
-    C = dense_self_expression(Z, 10.0).coefficients
+    C = dense_self_expression(Z, 10.0, outliers=outliers).coefficients
     assert float(C[-1].abs().max()) < 1e-12
 
 
+@pytest.mark.parametrize("outliers", [True, False])
 @pytest.mark.parametrize(("n", "d"), [(20, 60), (60, 12)])
-def test_single_precision_agrees_with_double(n, d):
+def test_single_precision_agrees_with_double(outliers, n, d):
     Z, _ = with_gross_errors(union_of_subspaces(n, d, [2, 2], noise=0.02)[0])
     Z = Z.float().double()
-    single, double = (dense_self_expression(X, 50.0, 2.0) for X in (Z.float(), Z))
+    single, double = (
+        dense_self_expression(X, 50.0, 2.0, outliers=outliers) for X in (Z.float(), Z)
+    )
     assert single.coefficients.dtype == torch.float32
     torch.testing.assert_close(single.coefficients.double(), double.coefficients, atol=1e-5, rtol=0)
     assert single.objective == pytest.approx(double.objective, rel=1e-6)
@@ -214,9 +285,21 @@ def test_a_ridge_lost_in_rounding_is_solved_all_the_same():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("outliers", [True, False])
 @pytest.mark.parametrize(("n", "d"), [(20, 60), (60, 12)])
-def test_a_gpu_gives_the_same_coefficients(n, d):
+def test_a_gpu_gives_the_same_coefficients(outliers, n, d):
     Z, _ = with_gross_errors(union_of_subspaces(n, d, [2, 2], noise=0.02)[0])
-    there, here = (dense_self_expression(X, 50.0, 2.0) for X in (Z.cuda(), Z))
+    there, here = (dense_self_expression(X, 50.0, 2.0, outliers=outliers) for X in (Z.cuda(), Z))
     assert there.coefficients.is_cuda
     torch.testing.assert_close(there.coefficients.cpu(), here.coefficients, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_round_off_beside_the_longest_direction_is_no_direction(shape, scale):
+    """Singular values of 1000 and 1: the squares carry round-off of a million."""
+    left, right = (torch.linalg.qr(normal(k, 2, seed=k)).Q for k in shape)
+    Z = scale * left @ torch.diag(torch.tensor([1e3, 1.0], dtype=torch.float64)) @ right.T
+    found = dense_self_expression(Z, 1e30, outliers=False)
+    torch.testing.assert_close(found.coefficients, left @ left.T, rtol=0, atol=1e-6)
+    assert found.objective == pytest.approx(1.0)

@@ -33,8 +33,10 @@ def union_of_subspaces(n, d, dims, noise=0.0, seed=0):
     return Z + noise * normal(*Z.shape, seed=seed + 99), labels
 
 
-def lrr_value(C, Z, lam):
-    return float(torch.linalg.svdvals(C).sum() + lam * (Z - C @ Z).norm(dim=1).sum())
+def lrr_value(C, Z, lam, norm):
+    E = Z - C @ Z
+    size = E.norm(dim=1).sum() if norm == "l21" else E.abs().sum()
+    return float(torch.linalg.svdvals(C).sum() + lam * size)
 
 
 def lrsc_value(C, A, Z, tau, alpha):
@@ -53,18 +55,19 @@ def wrong_edges(C, labels):
 # ---- LRR -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("norm", ["l21", "l1"])
 @pytest.mark.parametrize(("n", "d", "lam"), [(6, 8, 0.1), (6, 8, 0.6), (4, 20, 0.3)])
-def test_lrr_attains_the_optimum_of_a_general_convex_solver(n, d, lam):
+def test_lrr_attains_the_optimum_of_a_general_convex_solver(norm, n, d, lam):
     cp = pytest.importorskip("cvxpy")
     Z, _ = union_of_subspaces(n, d, [2, 2, 2], noise=0.1)
-    result = low_rank_representation(Z, lam)
+    result = low_rank_representation(Z, lam, norm=norm)
     C = cp.Variable((3 * n, 3 * n))
     E = Z.numpy() - C @ Z.numpy()
-    errors = cp.sum(cp.norm(E, 2, axis=1))
+    errors = cp.sum(cp.norm(E, 2, axis=1)) if norm == "l21" else cp.sum(cp.abs(E))
     optimum = cp.Problem(cp.Minimize(cp.normNuc(C) + lam * errors)).solve()
     assert result.converged
     assert result.objective == pytest.approx(optimum, rel=3e-4)
-    assert lrr_value(result.coefficients, Z, lam) == pytest.approx(result.objective)
+    assert lrr_value(result.coefficients, Z, lam, norm) == pytest.approx(result.objective)
     torch.testing.assert_close(result.coefficients @ Z + result.error, Z)
 
 
@@ -87,19 +90,20 @@ def test_lrr_satisfies_the_optimality_conditions(n, d):
 @given(
     seed=st.integers(0, 1000),
     lam=st.floats(0.02, 5.0),
+    norm=st.sampled_from(["l21", "l1"]),
     scale=st.sampled_from([0.01, 1.0, 255.0]),
 )
-def test_the_gap_of_lrr_bounds_its_distance_from_the_optimum(seed, lam, scale):
+def test_the_gap_of_lrr_bounds_its_distance_from_the_optimum(seed, lam, norm, scale):
     Z, _ = union_of_subspaces(8, 10, [2, 3], noise=0.1, seed=seed)
     Z, lam = Z * scale, lam / scale
-    loose = low_rank_representation(Z, lam, gap=0.2)
-    tight = low_rank_representation(Z, lam, gap=1e-6, max_iter=20_000)
+    loose = low_rank_representation(Z, lam, norm=norm, gap=0.2)
+    tight = low_rank_representation(Z, lam, norm=norm, gap=1e-6, max_iter=20_000)
     assert tight.converged
     assert (loose.objective - tight.objective) / loose.objective <= loose.residual + 1e-6
     # ... and no other point does better than the bound says: zero, the identity, the projector
     for other in (torch.zeros(16, 16), torch.eye(16), low_rank_representation(Z, math.inf)):
         C = getattr(other, "coefficients", other).double()
-        assert lrr_value(C, Z, lam) >= tight.objective * (1 - 1e-6)
+        assert lrr_value(C, Z, lam, norm) >= tight.objective * (1 - 1e-6)
 
 
 def test_lrr_without_errors_is_the_projector_and_has_no_wrong_edge():
@@ -140,16 +144,18 @@ def test_lrr_is_invariant_to_rotation_scale_and_order():
     torch.testing.assert_close(rotated, base, atol=1e-10, rtol=0)
     permuted = low_rank_representation(Z[order], 0.2).coefficients
     torch.testing.assert_close(permuted, base[order][:, order], atol=1e-10, rtol=0)
-    plain = low_rank_representation(Z, 0.2)
-    scaled = low_rank_representation(1e4 * Z, 0.2e-4)
-    assert scaled.n_iter == plain.n_iter
-    torch.testing.assert_close(scaled.coefficients, plain.coefficients, atol=1e-10, rtol=0)
+    for norm in ("l21", "l1"):
+        plain = low_rank_representation(Z, 0.2, norm=norm)
+        scaled = low_rank_representation(1e4 * Z, 0.2e-4, norm=norm)
+        assert scaled.n_iter == plain.n_iter
+        torch.testing.assert_close(scaled.coefficients, plain.coefficients, atol=1e-10, rtol=0)
 
 
-def test_lrr_with_zero_rows_and_duplicates():
+@pytest.mark.parametrize("norm", ["l21", "l1"])
+def test_lrr_with_zero_rows_and_duplicates(norm):
     Z, _ = union_of_subspaces(8, 10, [2, 2], noise=0.1)
     Z = torch.cat([Z, Z[:1], torch.zeros(1, 10)])
-    result = low_rank_representation(Z, 0.4)
+    result = low_rank_representation(Z, 0.4, norm=norm)
     C = result.coefficients
     assert result.converged
     assert float(C[17].abs().max()) < 1e-6
@@ -169,10 +175,11 @@ def test_lrr_of_very_small_and_of_zero_data(shape):
     assert not nothing.coefficients.any()
 
 
-def test_lrr_in_single_precision_agrees_with_double():
+@pytest.mark.parametrize("norm", ["l21", "l1"])
+def test_lrr_in_single_precision_agrees_with_double(norm):
     Z, _ = union_of_subspaces(20, 40, [3, 3], noise=0.05)
     kept = Z.clone()
-    single, double = (low_rank_representation(X, 0.2) for X in (Z.float(), Z))
+    single, double = (low_rank_representation(X, 0.2, norm=norm) for X in (Z.float(), Z))
     assert single.coefficients.dtype == single.error.dtype == torch.float32
     torch.testing.assert_close(single.coefficients.double(), double.coefficients, atol=1e-5, rtol=0)
     assert single.objective == pytest.approx(double.objective, rel=1e-5)
@@ -193,6 +200,7 @@ def test_lrr_that_runs_out_of_iterations_has_not_converged():
         (torch.zeros(3, 2, dtype=torch.int64), {}, "float"),
         (torch.full((3, 2), math.nan), {}, "NaN"),
         (torch.ones(3, 2), {"lam": 0.0}, "lam"),
+        (torch.ones(3, 2), {"norm": "l2"}, "l21"),
     ],
 )
 def test_lrr_refuses_bad_input_in_one_line(Z, options, word):
@@ -369,6 +377,7 @@ def test_a_gpu_gives_the_same_coefficients(dtype):
     for call in (
         low_rank_subspace,
         lambda X: low_rank_representation(X, 0.2),
+        lambda X: low_rank_representation(X, 0.2, norm="l1"),
     ):
         there, here = call(Z.cuda()).coefficients, call(Z).coefficients
         assert there.is_cuda

@@ -43,8 +43,9 @@ def test_the_price_of_a_code_is_a_hundredth_of_the_largest_square_unless_said():
     assert plain.objective == pytest.approx(said.objective, rel=1e-12)
 
 
-def test_a_gap_is_a_share_of_the_objective():
+@pytest.mark.parametrize("norm", ["l21", "l1"])
+def test_a_gap_is_a_share_of_the_objective(norm):
     """Zero is a bound of every objective, so a gap is one at most, however large the objective."""
-    found = low_rank_representation(10 * normal(12, 5), 1.0, max_iter=1)
+    found = low_rank_representation(10 * normal(12, 5), 1.0, norm=norm, max_iter=1)
     assert found.objective > 10
     assert 0.1 < found.residual <= 1.0

@@ -16,7 +16,9 @@ from dcfsc.self_expression.low_rank import low_rank_representation, low_rank_sub
 
 CALLS = {
     "edsc": lambda Z: dense_self_expression(Z, max_iter=2),
+    "edsc-clean": lambda Z: dense_self_expression(Z, outliers=False, max_iter=2),
     "l21": lambda Z: low_rank_representation(Z, 0.2, max_iter=2),
+    "l1": lambda Z: low_rank_representation(Z, 0.2, norm="l1", max_iter=2),
     "lrsc": low_rank_subspace,
 }
 
@@ -38,12 +40,13 @@ for case in sys.argv[1:]:
         os._exit(0)
     os.wait()
 """
-ESTIMATES = {"edsc": EDSC, "l21": LRR, "lrsc": LRSC}
+ESTIMATES = {"edsc": EDSC, "edsc-clean": EDSC, "l21": LRR, "l1": LRR, "lrsc": LRSC}
 CASES = [
     *(("edsc", 2500, 60, 32), ("edsc", 800, 800, 64), ("edsc", 250, 5000, 32)),
+    *(("edsc-clean", 2500, 60, 32), ("edsc-clean", 2500, 60, 64), ("edsc-clean", 1000, 1000, 32)),
     *(
         (name, n, d, bits)
-        for name, bits in (("l21", 32), ("lrsc", 32))
+        for name, bits in (("l21", 32), ("l1", 64), ("lrsc", 32))
         for n, d in ((2500, 60), (600, 600), (200, 5000))
     ),
 ]
@@ -63,4 +66,5 @@ def peaks():
 def test_estimates_are_within_a_factor_of_two(case, peaks):
     name, n, d, bits = case
     estimate = ESTIMATES[name]()._memory(n, d, bits // 8)
-    assert 0.5 < estimate / peaks[case] < 2, (estimate, peaks[case])
+    most = 3 if name == "edsc-clean" else 2  # the estimate is that with outliers
+    assert 0.5 < estimate / peaks[case] < most, (estimate, peaks[case])

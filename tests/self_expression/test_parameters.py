@@ -29,7 +29,8 @@ def kernel_code(Z, **options):
 
 # What the documentation says of parameters that are not given, and options under which they count.
 DEFAULTS = [
-    (dense_self_expression, {}, {"l1": 100.0, "rho": 3.0}),
+    (dense_self_expression, {}, {"l1": 100.0, "outliers": True, "rho": 3.0, "mu": 1e-6}),
+    (dense_self_expression, {"tol": 1e-300, "max_iter": 60}, {"max_mu": 1e10}),
     (dense_self_expression, {"rho": 1.1}, {"tol": 1e-8}),
     (sparse_self_expression, {"max_iter": 9000}, {"alpha": 20.0, "affine": False, "tol": 2e-4}),
     (
@@ -43,7 +44,7 @@ DEFAULTS = [
         {"alpha": 20.0, "affine": False, "tol": 2e-4},
     ),
     (elastic_net_self_expression, {}, {"alpha": 50.0, "l1_ratio": 0.95, "tol": 1e-3}),
-    (low_rank_representation, {}, {"lam": 0.18, "gap": 1e-4}),
+    (low_rank_representation, {}, {"lam": 0.18, "norm": "l21", "gap": 1e-4}),
 ]
 
 
@@ -80,7 +81,7 @@ def test_there_are_as_many_steps_as_documented(solver, options, most):
 
 
 POSITIVE = {
-    dense_self_expression: ["l1", "l2", "rho", "tol", "max_iter"],
+    dense_self_expression: ["l1", "l2", "rho", "mu", "max_mu", "tol", "max_iter"],
     elastic_net_self_expression: ["alpha", "weight", "tol", "max_iter", "block_rows"],
     sparse_self_expression: ["alpha", "weight", "penalty", "gamma", "tol", "max_iter"],
     kernel_sparse_self_expression: ["alpha", "weight", "penalty", "tol", "max_iter"],

@@ -209,6 +209,23 @@ def test_samples_divided_among_processes_have_no_form_by_samples(monkeypatch):
         solve(matrix(4, 6), 0.1, form="samples")
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("l1", [1e-3, 1.0, 100.0])
+def test_dense_codes_are_a_hat_matrix(shape, l1):
+    Z = awkward(*shape)
+    found, C = dense_self_expression(Z, l1, outliers=False), hat(Z, 1 / l1)
+    torch.testing.assert_close(found.coefficients, C, rtol=1e-7, atol=1e-10)
+    value = (C.square().sum() + l1 * (Z - C @ Z).square().sum()) / 2
+    assert found.objective == pytest.approx(float(value), rel=1e-7)
+    assert (found.n_iter, found.residual, found.converged) == (0, 0.0, True)
+
+
+def test_noise_costs_a_hundred_unless_said():
+    Z = matrix(9, 5)
+    found = dense_self_expression(Z, outliers=False).coefficients
+    torch.testing.assert_close(found, hat(Z, 0.01), rtol=1e-7, atol=1e-10)
+
+
 def lrr_value(Z, C, lam):
     return float(torch.linalg.svdvals(C).sum() + lam * (Z - C @ Z).norm(dim=1).sum())
 
@@ -282,7 +299,8 @@ def test_a_pursuit_stops_below_its_tolerance_and_not_at_it(gram):
 def test_outliers_cost_half_of_the_noise_unless_said():
     Z = matrix(9, 5)
     found, same, other = (
-        dense_self_expression(Z, 1.0, **options) for options in ({}, {"l2": 0.5}, {"l2": 2.0})
+        dense_self_expression(Z, 1.0, outliers=True, **options)
+        for options in ({}, {"l2": 0.5}, {"l2": 2.0})
     )
     assert torch.equal(found.coefficients, same.coefficients)
     assert not torch.allclose(found.coefficients, other.coefficients)

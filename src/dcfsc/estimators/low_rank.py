@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from dcfsc import self_expression
 from dcfsc.affinity import DoublyStochastic, names
 from dcfsc.affinity.doubly_stochastic import ETA
-from dcfsc.parameters import CALLABLE, INFINITE, NONE, POSITIVE, one_of, real, table, whole
+from dcfsc.parameters import CALLABLE, FLAG, INFINITE, NONE, POSITIVE, one_of, real, table, whole
 from dcfsc.self_expression import Solution
 
 from .shallow import ShallowClusterer
@@ -30,21 +30,26 @@ class LRR(ShallowClusterer):
     ----------
     lam : float
         Price of the errors, in units of one over the data's scale (the authors: 0.18).
+    norm : "l21" (wrong samples) or "l1" (wrong entries)
     others, and the attributes : as in :class:`SSC`; the affinity "lrr" is the
         one published with the method.
     """
 
     lam: float = 0.18
+    norm: Literal["l21", "l1"] = "l21"
     max_iter: int = 2000
     affinity: Any = "lrr"
 
     _table = table(
         lam=POSITIVE | INFINITE,
+        norm=one_of("l21", "l1"),
         max_iter=whole(1),
     )
 
     def _solve(self, Z: Tensor) -> Solution:
-        return self_expression.low_rank_representation(Z, self.lam, max_iter=self.max_iter)
+        return self_expression.low_rank_representation(
+            Z, self.lam, norm=self.norm, max_iter=self.max_iter
+        )
 
     def _memory(self, n: int, d: int, size: int) -> float:
         r = min(n, d)
@@ -87,8 +92,9 @@ class EDSC(ShallowClusterer):
 
         min 1/2 |C|_F^2 + l1 / 2 |Z - D - E|_F^2 + l2 |E|_1   subject to   D = C D
 
-    by the authors' augmented Lagrangian. Choose it for faces under shadows. Cost N d min(N, d) and
-    the smaller of N^3 and N d^2 an iteration, some forty of them; memory N^2.
+    by the authors' augmented Lagrangian, or without ``outliers`` the ridge closed form
+    C = l1 Z Z' (I + l1 Z Z')^-1. Choose it for faces under shadows. Cost N d min(N, d) and the
+    smaller of N^3 and N d^2 an iteration, some forty of them; memory N^2.
 
     Parameters
     ----------
@@ -96,24 +102,29 @@ class EDSC(ShallowClusterer):
         Prices of noise and of outliers for rows divided by the largest magnitude; None is l1 / 2.
         The authors use 0.06 and 0.01 for faces. Use larger values for data with fewer features,
         or everything is taken for noise.
+    outliers : bool
     others, and the attributes : as in :class:`SSC`; the affinity "edsc" is the
         one published with the method.
     """
 
     l1: float = 100.0
     l2: float | None = None
+    outliers: bool = True
     max_iter: int = 1000
     scale: str = "max"
     affinity: Any = "edsc"
 
     _table = table(
         l1=POSITIVE,
-        l2=POSITIVE | NONE,
-        max_iter=whole(1),
+        l2=(POSITIVE | NONE).needs("outliers", True),
+        outliers=FLAG,
+        max_iter=whole(1).needs("outliers", True),
     )
 
     def _solve(self, Z: Tensor) -> Solution:
-        return self_expression.dense_self_expression(Z, self.l1, self.l2, max_iter=self.max_iter)
+        return self_expression.dense_self_expression(
+            Z, self.l1, self.l2, outliers=self.outliers, max_iter=self.max_iter
+        )
 
     def _memory(self, n: int, d: int, size: int) -> float:
         system = min(4 * n * n, 8 * n * d + 20 * d * d)

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from dcfsc.errors import unknown_name
+
 from .explicit import ExplicitCoefficients
 from .operator import Solution
 from .sparse import check_matrix, check_positive
+
+ErrorNorm = Literal["l21", "l1"]
 
 _CHECK_EVERY = 10  # a duality gap costs about half an iteration
 _PENALTY, _RELAXATION = 3.0, 1.6  # for a program scaled by _balanced_scale
@@ -26,16 +31,18 @@ def low_rank_representation(
     Z: Tensor,
     lam: float = 0.18,
     *,
+    norm: ErrorNorm = "l21",
     gap: float = 1e-4,
     max_iter: int = 2000,
 ) -> Solution:
     r"""Low-rank representation: the code of lowest nuclear norm, up to errors in a few samples.
 
-        min |C|_* + lam sum_i |e_i|_2   subject to  Z = C Z + E
+        min |C|_* + lam |E|   subject to  Z = C Z + E
 
-    The problem is convex. Without errors (lam = inf) the answer is C = V V', V the left singular
-    vectors of Z: block diagonal for independent subspaces. Choose it when whole samples are grossly
-    wrong, and N and the rank of Z allow an eigendecomposition per iteration;
+    with |E| = sum_i |e_i|_2 over the samples (``norm="l21"``) or sum_ij |E_ij| ("l1"). The problem
+    is convex. Without errors (lam = inf) the answer is C = V V', V the left singular vectors of Z:
+    block diagonal for independent subspaces. Choose it when whole samples ("l21") or some entries
+    ("l1") are grossly wrong, and N and the rank of Z allow an eigendecomposition per iteration;
     :func:`low_rank_subspace` needs only one for all, with Gaussian noise in place of gross errors.
 
     Parameters
@@ -43,6 +50,7 @@ def low_rank_representation(
     Z : samples in rows, (N, d), float32 or float64.
     lam : price of the errors; Z -> s Z with lam -> lam / s leaves C as it is. The authors take
         0.18 for Extended Yale B. ``math.inf`` asks for the code without errors.
+    norm : which errors are expected.
     gap : relative duality gap at which it stops.
     max_iter : at most so many iterations.
 
@@ -50,14 +58,15 @@ def low_rank_representation(
     -------
     Solution
         ``residual`` is a certified bound on (objective - optimum) / objective, from a feasible dual
-        point; ``error`` is E, whose rows far from zero are corrupted.
+        point; ``error`` is E, whose rows ("l21") or entries ("l1") far from zero are corrupted.
 
     Notes
     -----
     ADMM over two blocks at a fixed penalty, which converges to the optimum whatever the scale
     of Z. With Z = V S U' of rank r, C = J V' for some J (N, r), so every matrix is N x r, not
-    N x N; the norm is invariant to U, so the errors are N x r too and Z is the diagonal S. An
-    iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops.
+    N x N; the l21 norm is invariant to U, so those errors are N x r too and Z is the diagonal
+    S. An iteration is one eigendecomposition of order r: 4 N r^2 + 9 r^3 flops, and 4 N r d
+    more with "l1".
 
     References
     ----------
@@ -65,17 +74,20 @@ def low_rank_representation(
     low-rank representation. IEEE Trans. Pattern Analysis and Machine Intelligence 35(1), 2013.
     """
     check_matrix(Z, "Z")
+    if norm not in get_args(ErrorNorm):
+        raise unknown_name("norm", norm, get_args(ErrorNorm))
     check_positive(lam=None if lam == math.inf else lam, gap=gap, max_iter=max_iter)
     X = Z.double()
-    V, S, _ = torch.linalg.svd(X, full_matrices=False)
+    V, S, Ut = torch.linalg.svd(X, full_matrices=False)
     negligible = max(Z.shape) * torch.finfo(Z.dtype).eps * float(S[0])
     r = int((negligible < S).sum())
-    V, S = V[:, :r].contiguous(), S[:r]
+    V, S, Ut = V[:, :r].contiguous(), S[:r], Ut[:r]
     if lam == math.inf or r == 0:
         C = (V @ V.T).to(Z.dtype)
         return Solution(ExplicitCoefficients(C), 0, objective=float(r), error=Z - C @ Z)
-    scale = _balanced_scale(X, lam)
-    program = _Program(V * S / scale, S / scale, lam * scale)
+    scale = _balanced_scale(X, lam, norm)
+    target, directions = (V * S, None) if norm == "l21" else (X, Ut)
+    program = _Program(target / scale, S / scale, directions, lam * scale)
     J, n_iter, residual, objective = _admm(program, gap, max_iter)
     E = (X - J @ (V.T @ X)).to(Z.dtype)
     C = ExplicitCoefficients((J @ V.T).to(Z.dtype))
@@ -84,18 +96,42 @@ def low_rank_representation(
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """min |J|_* + lam sum_i |e_i|_2  subject to  T = J diag(s) + E."""
+    """min |J|_* + lam |E|  subject to  T = J B + E,  B = diag(spectrum) or diag(spectrum) U'."""
 
-    target: Tensor  # T (N, r)
-    spectrum: Tensor  # s (r,), descending
+    target: Tensor  # T, (N, r) for l21 and (N, d) for l1
+    spectrum: Tensor  # (r,), descending
+    directions: Tensor | None  # U', (r, d) for l1; for l21 everything is rotated by U
     lam: float
 
+    def times(self, J: Tensor) -> Tensor:
+        """J B, shaped as the target."""
+        scaled = J * self.spectrum
+        return scaled if self.directions is None else scaled @ self.directions
+
+    def adjoint(self, E: Tensor) -> Tensor:
+        """E B', (N, r)."""
+        return (E if self.directions is None else E @ self.directions.T) * self.spectrum
+
+    def shrink(self, E: Tensor, threshold: float) -> Tensor:
+        """The proximal map of threshold times the norm of the errors."""
+        if self.directions is None:
+            size = torch.linalg.vector_norm(E, dim=1, keepdim=True)
+            return E * (1 - threshold / size.clamp_min(threshold))
+        return torch.nn.functional.softshrink(E, threshold)
+
+    def norm(self, E: Tensor) -> float:
+        """|E|, the sum over rows (l21) or entries (l1)."""
+        if self.directions is None:
+            return float(torch.linalg.vector_norm(E, dim=1).sum())
+        return float(E.abs().sum())
+
     def lower_bound(self, Y: Tensor) -> float:
-        """The dual max <Y, T>, |Y diag(s)|_2 <= 1, |y_i|_2 <= lam, at Y scaled to be feasible."""
-        image = Y * self.spectrum
+        """The dual max <Y, T>, |Y B'|_2 <= 1, |Y|^dual <= lam, at Y scaled until it is feasible."""
+        image = self.adjoint(Y)
         spectral = float(torch.linalg.eigvalsh(image.T @ image)[-1].clamp_min(0).sqrt())
-        longest = float(torch.linalg.vector_norm(Y, dim=1).max())
-        return float((Y * self.target).sum()) / max(1.0, spectral, longest / self.lam)
+        rows = torch.linalg.vector_norm(Y, dim=1) if self.directions is None else Y.abs()
+        excess = max(1.0, spectral, float(rows.max()) / self.lam)
+        return float((Y * self.target).sum()) / excess
 
 
 def _admm(program: _Program, gap: float, max_iter: int) -> tuple[Tensor, int, float, float]:
@@ -103,34 +139,28 @@ def _admm(program: _Program, gap: float, max_iter: int) -> tuple[Tensor, int, fl
 
     Two blocks, (J, E) and C = J, at a fixed penalty and over-relaxed; W are scaled multipliers.
     J and E do not meet in any term, so they are one block and the classical proof holds. After
-    each step the multiplier of C = J is W_E diag(s), hence W_E alone gives the dual point.
+    each step the multiplier of C = J is W_E B', hence W_E alone gives the dual point.
     """
-    mu, relax, T, s = _PENALTY, _RELAXATION, program.target, program.spectrum
-    weight = s.square() + 1
-    C, W_J, W_E, fit = (torch.zeros_like(T) for _ in range(4))
+    mu, relax, T = _PENALTY, _RELAXATION, program.target
+    weight = program.spectrum.square() + 1
+    W_J = T.new_zeros(len(T), len(weight))
+    C, W_E, fit = torch.zeros_like(W_J), torch.zeros_like(T), torch.zeros_like(T)
     bound, n_iter, reached = 0.0, 0, math.inf
     while reached > gap and n_iter < max_iter:
         n_iter += 1
         J, singular = shrink_singular_values(C + W_J, 1 / mu)
-        E = shrink_rows(T - fit + W_E, program.lam / mu)
+        E = program.shrink(T - fit + W_E, program.lam / mu)
         mixed_J = torch.lerp(C, J, relax)
         mixed_E = torch.lerp(T - fit, E, relax)
-        C = ((T - mixed_E + W_E) * s + mixed_J - W_J) / weight
-        fit = C * s
+        C = (program.adjoint(T - mixed_E + W_E) + mixed_J - W_J) / weight
+        fit = program.times(C)
         W_E += T - fit - mixed_E
         W_J += C - mixed_J
         if n_iter % _CHECK_EVERY == 0 or n_iter == max_iter:
-            errors = torch.linalg.vector_norm(T - J * s, dim=1)
-            objective = float(singular.sum()) + program.lam * float(errors.sum())
+            objective = float(singular.sum()) + program.lam * program.norm(T - program.times(J))
             bound = max(bound, program.lower_bound(mu * W_E))
             reached = (objective - bound) / objective
     return J, n_iter, max(reached, 0.0), objective
-
-
-def shrink_rows(E: Tensor, threshold: float) -> Tensor:
-    """argmin_X threshold sum_i |x_i|_2 + 1/2 |X - E|^2."""
-    size = torch.linalg.vector_norm(E, dim=1, keepdim=True)
-    return E * (1 - threshold / size.clamp_min(threshold))
 
 
 def shrink_singular_values(M: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -150,13 +180,14 @@ def shrink_singular_values(M: Tensor, threshold: float) -> tuple[Tensor, Tensor]
     return (U[:, keep] * s) @ Wt[keep], s
 
 
-def _balanced_scale(Z: Tensor, lam: float) -> float:
+def _balanced_scale(Z: Tensor, lam: float, norm: ErrorNorm) -> float:
     """The s for which the samples of Z / s are as large as the price lam s of their errors.
 
     So are the singular values of C and the bound of its multiplier, both one at most: one penalty
     of order one then suits both constraints.
     """
-    return math.sqrt(float(torch.linalg.vector_norm(Z, dim=1).mean()) / lam)
+    size = torch.linalg.vector_norm(Z, dim=1) if norm == "l21" else Z.abs()
+    return math.sqrt(float(size.mean()) / lam)
 
 
 @torch.no_grad()
