@@ -1,4 +1,4 @@
-"""The top of the report of the digits, and their map: docs/images/report.png and map.svg.
+"""The top of the report of the digits, docs/images/report.png, and their map, docs/images/map.svg.
 
 It needs Chromium.
 

@@ -91,6 +91,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(encoder_features, "default_place", lambda: tmp_path / "cache")
     data = dcfsc.io.synthetic(60, 3, 3, 20, random_state=0)
     np.save(tmp_path / "features.npy", data.X)
+    pd.DataFrame(data.X[:, :6]).add_prefix("x").to_excel(tmp_path / "measurements.xlsx")
+    (tmp_path / "embeddings").mkdir()
+    for i in range(2):
+        np.save(tmp_path / "embeddings" / f"{i}.npy", data.X[30 * i : 30 * (i + 1)])
     answers = ["The bus was late.", "The soup was cold.", "The staff were kind.", None] * 8
     ids = [f"p{i}" for i in range(32)]
     pd.DataFrame({"id": ids, "answer": answers}).to_csv(tmp_path / "answers.csv", index=False)

@@ -185,7 +185,7 @@ def test_graphs_are_those_of_fit(images: bool) -> None:
     assert found.representation == model.representation_
     assert (found.representation == "scattering") == images
     recipe, Z = model._recipe(4), model._rows(X)
-    chosen, compared = choose(create(name, recipe), Z, recipe)
+    chosen, compared, _ = choose(create(name, recipe), Z, recipe)
     if not compared:
         chosen.prepare(chosen.rows(Z))
     graphs = number_of_clusters._graphs(chosen, Z, 8, 0)

@@ -148,6 +148,7 @@ def test_a_killed_process_is_started_again_and_the_run_ends_as_if_nothing_had_be
     assert (folder / "labels.csv").read_text() == (tmp_path / "one" / "labels.csv").read_text()
     assert sorted(p.name for p in folder.iterdir()) == [
         ".dcfsc.json",
+        "clusters.csv",
         "labels.csv",
         "model.safetensors",
         "run.json",

@@ -30,7 +30,7 @@ def test_no_fault_loses_a_run_and_every_command_can_be_repeated(tmp_path: Path) 
     found = json.loads((tmp_path / "found.json").read_text())
     walks = [walk for command in found["commands"].values() for walk in command["modes"].values()]
     assert [problem for walk in walks for problem in walk["wrong"]] == [], done.stderr
-    assert len(walks) == 5
+    assert len(walks) == 6
     assert all(walk["tried"] == walk["survived"] for walk in walks)
     assert all(walk["tried"] == (walk["points"] + 2) // 3 for walk in walks)
     assert found["commands"]["fit over a run"]["changes"] > 30

@@ -311,7 +311,8 @@ def test_a_run_is_named_exported_and_compared(
         card.querySelector('h3').textContent.replace('Cluster ', ''),
         parseInt(card.querySelector('.meta').textContent.replace(/.*· (?=\\d+ samples)/, ''))])""")
     assert dict(cards) == sizes
-    (tmp_path / "folders" / ".dcfsc.json").unlink()
+    for name in (".dcfsc.json", ".dcfsc-export.json"):
+        (tmp_path / "folders" / name).unlink()
     folders = {p.name: len(os.listdir(p)) for p in (tmp_path / "folders").iterdir()}
     assert folders == {
         **{name: sizes[name] for name in ("first", "second")},
