@@ -26,6 +26,7 @@ IMAGES = {
     "size": "unchanged; a smaller size if images are large or differ in size",
     "color": "color if there is any",
 }
+AS_FITTED = dict.fromkeys(IMAGES, "as in the run")
 PREDICTED = "RUN/predictions.csv, RUN/predictions-2.csv, ..."
 TABLES = {
     "id": "a column of text called id",
@@ -88,7 +89,7 @@ def test_defaults_of_fit_are_those_of_the_estimators():
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (predict.predict, {"out": f"{PREDICTED}; RUN-clusters", **IMAGES}),
+        (predict.predict, {"out": f"{PREDICTED}; RUN-clusters", **AS_FITTED}),
         (report.report, {"out": "RUN/report.html", **IMAGES}),
         (export.export, {"out": "RUN/export.csv, RUN/export.parquet, RUN-clusters"}),
         (suggest.suggest_k, {"max_k": "50, or N/5", **TABLES, **IMAGES, **PLANES}),
