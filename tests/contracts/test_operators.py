@@ -21,6 +21,7 @@ from dcfsc.affinity import TopK
 from dcfsc.affinity.base import RanksByCosine, SearchesApproximately
 from dcfsc.errors import InputError
 from dcfsc.estimators.prediction import votes
+from dcfsc.estimators.sharded import _DIVISIBLE
 from dcfsc.self_expression import (
     ClosedForm,
     Coding,
@@ -356,3 +357,9 @@ def test_a_diagonal_need_not_be_zero():
     C = torch.randn(20, 20, dtype=DTYPE, generator=torch.Generator().manual_seed(3))
     assert torch.equal(ExplicitCoefficients(C).diagonal(), C.diagonal())
     assert torch.equal(SparseCoefficients(sp.csr_array(C.numpy())).diagonal(), C.diagonal())
+
+
+def test_what_works_where_samples_are_divided():
+    divisible = {name for name, make in CASES.items() if isinstance(make().operator, _DIVISIBLE)}
+    closed_forms = {"feature form", "feature form, N < d"}
+    assert divisible == closed_forms | {"cosine", "nearest", "mirrored", "reranked"}

@@ -24,9 +24,13 @@ from dcfsc.errors import DcfscError, InputError
 from dcfsc.graphs import Graph
 from dcfsc.pipeline import Copies, Partition, Recipe, graph_of, partition
 from dcfsc.self_expression import (
+    CosineForm,
+    FeatureForm,
+    MirroredCosineForm,
     Operator,
     RankedByCosine,
     RepeatedForm,
+    RerankedForm,
 )
 from dcfsc.spectral import KEPT, Memberships
 from dcfsc.spectral.sharded import serve_products, sharing
@@ -34,6 +38,8 @@ from dcfsc.spectral.sharded import serve_products, sharing
 # A smaller graph is multiplied faster by one process than its vectors are sent to others.
 SMALLEST_SHARED = 50_000
 _LABELS, _NEIGHBORS, _COSINES, _PRODUCTS, _FAILED = range(5)
+# Operators that find neighbors among the samples of all processes.
+_DIVISIBLE = (FeatureForm, CosineForm, MirroredCosineForm, RerankedForm)
 
 
 def check_choices(estimator: Any, n_clusters: int) -> None:
@@ -75,6 +81,11 @@ def cluster(
     ``groups`` are the clusters of this process's samples where they are known already. Of equal
     samples, which are ``copies``, the operator has the first.
     """
+    if not isinstance(operator, _DIVISIBLE):
+        raise InputError(
+            f"{type(operator).__name__} needs all samples in one process; give another "
+            "representation."
+        )
     counts = processes.row_counts(operator.n, operator.device)
     start, N = sum(counts[: processes.rank()]), sum(counts)
     own = slice(start, start + operator.n)
